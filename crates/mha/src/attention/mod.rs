@@ -1,0 +1,89 @@
+//! The function under the module: attention on projected, split heads.
+
+mod dropout;
+mod mask;
+mod options;
+mod plain;
+mod problem;
+
+use burn::tensor::{Tensor, backend::Backend};
+
+use crate::Error;
+pub(crate) use dropout::drops;
+pub use options::AttentionOptions;
+use problem::Problem;
+pub(crate) use problem::{Sizes, check_like};
+
+/// What [`attention`] returns.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Attention<B: Backend> {
+    /// The averaged values of each head: `[batch, seq_q, n_heads, value_dim]`.
+    pub context: Tensor<B, 4>,
+    /// The weights before dropout, if asked for: `[batch, n_heads, seq_q, seq_k]`, f32 or f64.
+    pub weights: Option<Tensor<B, 4>>,
+}
+
+/// Attention on `[batch, seq, n_heads, head_dim]`, unlike Burn's and PyTorch's functions, which
+/// have the heads before the sequence; [`attention_heads_first`] takes those.
+///
+/// Each query averages the values with the weights softmax(Q Kᵀ / √head_dim + bias) over the keys
+/// that it sees; a query that sees none gets zeros.
+///
+/// # Shapes
+///
+/// - `query`: `[batch, seq_q, n_heads, head_dim]`
+/// - `key`: `[batch, seq_k, n_heads, head_dim]`
+/// - `value`: `[batch, seq_k, n_heads, value_dim]`
+///
+/// # Panics
+///
+/// When [`try_attention`] gives an error, with its text.
+///
+/// Vaswani et al. 2017, section 3.2.1: <https://arxiv.org/abs/1706.03762>.
+#[track_caller]
+pub fn attention<B: Backend>(
+    query: Tensor<B, 4>,
+    key: Tensor<B, 4>,
+    value: Tensor<B, 4>,
+    options: &AttentionOptions<B>,
+) -> Attention<B> {
+    try_attention(query, key, value, options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// [`attention`], or an error that names the argument, its axes, what was expected and what came.
+///
+/// # Errors
+///
+/// When a shape, an element type or a device does not fit, when there are no heads or features, or
+/// when the dropout is outside `[0, 1)`.
+pub fn try_attention<B: Backend>(
+    query: Tensor<B, 4>,
+    key: Tensor<B, 4>,
+    value: Tensor<B, 4>,
+    options: &AttentionOptions<B>,
+) -> Result<Attention<B>, Error> {
+    Ok(plain::attention(Problem::new(query, key, value, options)?))
+}
+
+/// [`attention`] on Burn's and PyTorch's layout, the heads before the sequence.
+///
+/// # Shapes
+///
+/// - `query`: `[batch, n_heads, seq_q, head_dim]`, `key` and `value` likewise
+/// - returns a context of `[batch, n_heads, seq_q, value_dim]`
+///
+/// # Panics
+///
+/// As [`attention`].
+#[track_caller]
+pub fn attention_heads_first<B: Backend>(
+    query: Tensor<B, 4>,
+    key: Tensor<B, 4>,
+    value: Tensor<B, 4>,
+    options: &AttentionOptions<B>,
+) -> Attention<B> {
+    let [query, key, value] = [query, key, value].map(|x| x.swap_dims(1, 2));
+    let Attention { context, weights } = attention(query, key, value, options);
+    Attention { context: context.swap_dims(1, 2), weights }
+}

@@ -1,0 +1,130 @@
+//! One attention call whose parts have been checked: what every path computes.
+
+use burn::tensor::{DType, Tensor, backend::Backend};
+
+use super::AttentionOptions;
+use crate::error::{check_broadcast, check_shape};
+use crate::{Error, Masking};
+
+/// The sizes of one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    pub(crate) batch: usize,
+    pub(crate) seq_q: usize,
+    pub(crate) seq_k: usize,
+    pub(crate) n_heads: usize,
+    /// Features of a query and of a key in one head.
+    pub(crate) head_dim: usize,
+    /// Features of a value in one head.
+    pub(crate) value_dim: usize,
+}
+
+impl Sizes {
+    /// Whether there is no pair of query and key.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.batch == 0 || self.seq_q == 0 || self.seq_k == 0
+    }
+}
+
+/// A checked call: shapes, element types and devices agree.
+pub(crate) struct Problem<'a, B: Backend> {
+    /// `[batch, seq_q, n_heads, head_dim]`
+    pub(crate) query: Tensor<B, 4>,
+    /// `[batch, seq_k, n_heads, head_dim]`
+    pub(crate) key: Tensor<B, 4>,
+    /// `[batch, seq_k, n_heads, value_dim]`
+    pub(crate) value: Tensor<B, 4>,
+    pub(crate) sizes: Sizes,
+    pub(crate) options: &'a AttentionOptions<B>,
+}
+
+impl<'a, B: Backend> Problem<'a, B> {
+    pub(crate) fn new(
+        query: Tensor<B, 4>,
+        key: Tensor<B, 4>,
+        value: Tensor<B, 4>,
+        options: &'a AttentionOptions<B>,
+    ) -> Result<Self, Error> {
+        let [batch, seq_q, n_heads, head_dim] = query.dims();
+        let [_, seq_k, _, _] = key.dims();
+        let [_, _, _, value_dim] = value.dims();
+        let sizes = Sizes { batch, seq_q, seq_k, n_heads, head_dim, value_dim };
+
+        let axes = ["batch", "seq_k", "n_heads", "head_dim"];
+        check_shape("key", axes, [batch, seq_k, n_heads, head_dim], key.dims())?;
+        let axes = ["batch", "seq_k", "n_heads", "value_dim"];
+        check_shape("value", axes, [batch, seq_k, n_heads, value_dim], value.dims())?;
+        if n_heads == 0 || head_dim == 0 || value_dim == 0 {
+            let actual = format!("n_heads {n_heads}, head_dim {head_dim}, value_dim {value_dim}");
+            return Err(Error::value("query, key and value", "have heads and features", actual));
+        }
+        check_like("key", &key, "query", &query)?;
+        check_like("value", &value, "query", &query)?;
+        options.check(&sizes, "query", &query)?;
+        Ok(Self { query, key, value, sizes, options })
+    }
+}
+
+impl<B: Backend> AttentionOptions<B> {
+    /// Checks the options against the sizes of a call, and against the tensor called `like`.
+    pub(crate) fn check<const D: usize>(
+        &self,
+        sizes: &Sizes,
+        like: &'static str,
+        tensor: &Tensor<B, D>,
+    ) -> Result<(), Error> {
+        self.masks.check(sizes)?;
+        if let Some(bias) = &self.bias {
+            let &Sizes { batch, n_heads, seq_q, seq_k, .. } = sizes;
+            let axes = ["batch", "n_heads", "seq_q", "seq_k"];
+            check_broadcast("bias", axes, [batch, n_heads, seq_q, seq_k], bias.dims())?;
+            check_like("bias", bias, like, tensor)?;
+        }
+        let device = tensor.device();
+        if let Some(mask) = &self.masks.pad {
+            check_device::<B>("mask_pad", &mask.device(), like, &device)?;
+        }
+        if let Some(mask) = &self.masks.attn {
+            check_device::<B>("mask_attn", &mask.device(), like, &device)?;
+        }
+        if let Some(mask) = &self.masks.heads {
+            check_device::<B>("mask_attn_heads", &mask.device(), like, &device)?;
+        }
+        if let Masking::Overwrite { min_float } = self.masking
+            && !(min_float as f32).is_finite()
+        {
+            return Err(Error::value("min_float", "be finite in f32", min_float));
+        }
+        self.dropout.check()
+    }
+}
+
+/// Checks that a float tensor has the element type and the device of the one called `like`.
+pub(crate) fn check_like<B: Backend, const D1: usize, const D2: usize>(
+    name: &'static str,
+    tensor: &Tensor<B, D1>,
+    like: &'static str,
+    other: &Tensor<B, D2>,
+) -> Result<(), Error> {
+    let (actual, expected) = (tensor.dtype(), other.dtype());
+    // Quantised parameters hold another type than the numbers that they take and give.
+    let quantised = |dtype| matches!(dtype, DType::QFloat(_));
+    if actual != expected && !quantised(actual) && !quantised(expected) {
+        let (expected, actual) = (format!("{expected:?}"), format!("{actual:?}"));
+        return Err(Error::DType { name, like, expected, actual });
+    }
+    check_device::<B>(name, &tensor.device(), like, &other.device())
+}
+
+fn check_device<B: Backend>(
+    name: &'static str,
+    actual: &B::Device,
+    like: &'static str,
+    expected: &B::Device,
+) -> Result<(), Error> {
+    if actual == expected {
+        return Ok(());
+    }
+    let (expected, actual) = (format!("{expected:?}"), format!("{actual:?}"));
+    Err(Error::Device { name, like, expected, actual })
+}

@@ -1,0 +1,269 @@
+//! What a module is built from: plain data, checked when the module is built.
+
+use burn::config::Config;
+use burn::tensor::backend::Backend;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::init::{self, Role};
+use crate::{Error, MhaInitializer, MultiHeadAttention};
+
+/// Configuration of a [`MultiHeadAttention`] module.
+///
+/// It saves to and loads from JSON as every Burn [`Config`]. A file may leave out any field but
+/// `d_model` and `n_heads`; a field that does not exist, a misspelt one say, is an error. A file
+/// that `burn::nn` 0.21 saved loads too: its `min_float` becomes [`Masking::Overwrite`], since
+/// that is what the model was trained with.
+///
+/// # Example
+///
+/// ```
+/// use burn::backend::NdArray;
+/// use mha::{MultiHeadAttention, MultiHeadAttentionConfig};
+///
+/// let device = Default::default();
+/// let attention: MultiHeadAttention<NdArray> =
+///     MultiHeadAttentionConfig::new(64, 4).with_dropout(0.0).init(&device);
+/// assert_eq!(attention.head_dim(), 16);
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct MultiHeadAttentionConfig {
+    /// Features of a token, in and out; a positive multiple of `n_heads`, below 65,536.
+    pub d_model: usize,
+    /// Heads that attend side by side, each on `d_model / n_heads` features.
+    pub n_heads: usize,
+    /// Probability in `[0, 1)` that training drops a weight. Default: 0.1, as in `burn::nn`.
+    #[serde(default = "default_dropout")]
+    pub dropout: f64,
+    /// Which projections add a bias. Default: all four.
+    #[serde(default)]
+    pub bias: ProjectionBias,
+    /// How the parameters start. Default: as in `burn::nn`.
+    #[serde(default, deserialize_with = "init::deserialize")]
+    pub initializer: MhaInitializer,
+    /// Adds a key of score 0 and value 0 to every softmax, so that a head may attend to nothing:
+    /// weights are e^s / (1 + Σ e^s). Default: false. "Quiet softmax", Miller 2023, "Attention is
+    /// off by one": <https://www.evanmiller.org/attention-is-off-by-one.html>.
+    #[serde(default)]
+    pub quiet_softmax: bool,
+    /// What a hidden pair of query and key means. Default: [`Masking::Exclude`].
+    #[serde(default, alias = "min_float", deserialize_with = "deserialize_masking")]
+    pub masking: Masking,
+}
+
+impl Config for MultiHeadAttentionConfig {}
+
+/// Which of the four projections add a bias.
+///
+/// # Example
+///
+/// ```
+/// use mha::MultiHeadAttentionConfig;
+///
+/// // Whisper has a bias everywhere but on the keys.
+/// let config = MultiHeadAttentionConfig::new(384, 6).with_key_bias(false);
+/// assert!(config.bias.query && !config.bias.key);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct ProjectionBias {
+    /// A bias on the query projection.
+    pub query: bool,
+    /// A bias on the key projection.
+    pub key: bool,
+    /// A bias on the value projection.
+    pub value: bool,
+    /// A bias on the output projection.
+    pub output: bool,
+}
+
+impl Default for ProjectionBias {
+    fn default() -> Self {
+        Self { query: true, key: true, value: true, output: true }
+    }
+}
+
+/// What happens to the score of a hidden pair of query and key.
+///
+/// # Example
+///
+/// ```
+/// use mha::{Masking, MultiHeadAttentionConfig};
+///
+/// let config = MultiHeadAttentionConfig::new(8, 2).burn_nn_compat();
+/// assert_eq!(config.masking, Masking::Overwrite { min_float: -1.0e4 });
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub enum Masking {
+    /// It leaves the softmax: the weight is exactly 0 whatever the scores, and a query that sees
+    /// no key gets zeros, with zero gradients.
+    #[default]
+    Exclude,
+    /// It is overwritten with a finite number, as `burn::nn` 0.21 does: a query that sees no key
+    /// gets the plain average of all values, padding included, and a true score below
+    /// `min_float` loses to a hidden one.
+    Overwrite {
+        /// The score of a hidden pair; finite. `burn::nn` has -1e4.
+        min_float: f64,
+    },
+}
+
+impl MultiHeadAttentionConfig {
+    /// A configuration with the defaults of `burn::nn`: dropout 0.1, biases on all projections.
+    pub fn new(d_model: usize, n_heads: usize) -> Self {
+        Self {
+            d_model,
+            n_heads,
+            dropout: default_dropout(),
+            bias: ProjectionBias::default(),
+            initializer: MhaInitializer::default(),
+            quiet_softmax: false,
+            masking: Masking::default(),
+        }
+    }
+
+    /// Sets the probability in `[0, 1)` that training drops a weight.
+    pub fn with_dropout(mut self, dropout: f64) -> Self {
+        self.dropout = dropout;
+        self
+    }
+
+    /// Gives a bias to all four projections, or to none.
+    pub fn with_bias(mut self, bias: bool) -> Self {
+        self.bias = ProjectionBias { query: bias, key: bias, value: bias, output: bias };
+        self
+    }
+
+    /// Gives the query projection a bias, or none.
+    pub fn with_query_bias(mut self, bias: bool) -> Self {
+        self.bias.query = bias;
+        self
+    }
+
+    /// Gives the key projection a bias, or none.
+    pub fn with_key_bias(mut self, bias: bool) -> Self {
+        self.bias.key = bias;
+        self
+    }
+
+    /// Gives the value projection a bias, or none.
+    pub fn with_value_bias(mut self, bias: bool) -> Self {
+        self.bias.value = bias;
+        self
+    }
+
+    /// Gives the output projection a bias, or none.
+    pub fn with_output_bias(mut self, bias: bool) -> Self {
+        self.bias.output = bias;
+        self
+    }
+
+    /// Sets how the parameters start: a preset, or one of Burn's initializers for all of them.
+    pub fn with_initializer(mut self, initializer: impl Into<MhaInitializer>) -> Self {
+        self.initializer = initializer.into();
+        self
+    }
+
+    /// Turns quiet softmax on or off; see [`quiet_softmax`](Self::quiet_softmax).
+    pub fn with_quiet_softmax(mut self, quiet_softmax: bool) -> Self {
+        self.quiet_softmax = quiet_softmax;
+        self
+    }
+
+    /// Sets what a hidden pair of query and key means.
+    pub fn with_masking(mut self, masking: Masking) -> Self {
+        self.masking = masking;
+        self
+    }
+
+    /// Gives the outputs of `burn::nn` 0.21 bit for bit, without dropout: hidden scores are
+    /// overwritten with -1e4, and a query that sees no key averages all values. With dropout the
+    /// two differ: `burn::nn` 0.21 drops scores before the softmax, this module drops weights.
+    pub fn burn_nn_compat(self) -> Self {
+        self.with_masking(Masking::Overwrite { min_float: -1.0e4 })
+    }
+
+    /// Builds the module, or says which field is wrong and the value it has.
+    ///
+    /// # Errors
+    ///
+    /// - `d_model` or `n_heads` is 0, `d_model` is 65,536 or more, or `n_heads` does not divide it
+    /// - `dropout` is outside `[0, 1)`
+    /// - `initializer` has a number that nothing can be drawn from, or `min_float` is not finite
+    pub fn try_init<B: Backend>(&self, device: &B::Device) -> Result<MultiHeadAttention<B>, Error> {
+        self.check()?;
+        let square = [self.d_model, self.d_model];
+        let linear = |role, bias| self.initializer.linear(role, square, bias, device);
+        Ok(MultiHeadAttention {
+            query: linear(Role::Input, self.bias.query),
+            key: linear(Role::Input, self.bias.key),
+            value: linear(Role::Input, self.bias.value),
+            output: linear(Role::Output, self.bias.output),
+            d_model: self.d_model,
+            n_heads: self.n_heads,
+            dropout: self.dropout,
+            quiet_softmax: self.quiet_softmax,
+            masking: self.masking,
+        })
+    }
+
+    /// Builds the module.
+    ///
+    /// # Panics
+    ///
+    /// When a field is wrong, with the text of [`try_init`](Self::try_init)'s error.
+    #[track_caller]
+    pub fn init<B: Backend>(&self, device: &B::Device) -> MultiHeadAttention<B> {
+        self.try_init(device).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let &Self { d_model, n_heads, dropout, .. } = self;
+        if n_heads == 0 {
+            return Err(Error::value("n_heads", "be at least 1", n_heads));
+        }
+        // Burn's GPU kernels count elements in 32 bits, and 65,536² is 2³².
+        if !(1..65_536).contains(&d_model) {
+            return Err(Error::value("d_model", "be at least 1 and below 65536", d_model));
+        }
+        if d_model % n_heads != 0 {
+            let actual = format!("n_heads {n_heads} and d_model {d_model}");
+            return Err(Error::value("n_heads", "divide d_model", actual));
+        }
+        if !(0.0..1.0).contains(&dropout) {
+            return Err(Error::value("dropout", "be a probability in [0, 1)", dropout));
+        }
+        self.initializer.check()?;
+        match self.masking {
+            Masking::Overwrite { min_float } if !(min_float as f32).is_finite() => {
+                Err(Error::value("min_float", "be finite in f32", min_float))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn default_dropout() -> f64 {
+    0.1
+}
+
+/// Reads ours, or the bare number that a `burn::nn` file has under `min_float`.
+fn deserialize_masking<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Masking, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(
+        untagged,
+        expecting = "expected \"Exclude\", {\"Overwrite\": {\"min_float\": x}} or a number"
+    )]
+    enum Either {
+        Ours(Masking),
+        MinFloat(f64),
+    }
+    Ok(match Either::deserialize(deserializer)? {
+        Either::Ours(masking) => masking,
+        Either::MinFloat(min_float) => Masking::Overwrite { min_float },
+    })
+}

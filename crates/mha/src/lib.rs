@@ -1,0 +1,52 @@
+//! Multi-head attention as a trainable [Burn](https://burn.dev) module, generic over every backend.
+//!
+//! The module is [`MultiHeadAttention`]; under it lies the function [`attention`](attention()), and
+//! beside both [`oracle`], the plainest attention there is in f64, to test against.
+//!
+//! # Conventions
+//!
+//! - The batch comes first: tokens are `[batch, seq, d_model]`, split heads `[batch, seq, n_heads,
+//!   head_dim]`.
+//! - Masks are `true` where attention is forbidden (Burn's sense; PyTorch's
+//!   `scaled_dot_product_attention` and JAX mean the opposite).
+//! - Causal aligns at the bottom right: query `i` sees key `j` when `j <= i + seq_k - seq_q`.
+//! - Scores are scaled by 1/√head_dim, then the bias is added, then hidden pairs leave.
+//! - A query that sees no key gets zeros, never NaN, and no gradient passes through it. A key
+//!   hidden from every query may hold anything, NaN too; one that some query sees must be finite.
+//! - Dropout drops weights after the softmax, on backends with autodiff only.
+//! - Scores and softmax are computed in f32 for f16, bf16 and f32, in f64 for f64.
+//!
+//! # Example
+//!
+//! ```
+//! use burn::backend::{Autodiff, NdArray};
+//! use burn::tensor::{Distribution, Tensor};
+//! use mha::{MhaInput, MultiHeadAttentionConfig};
+//!
+//! type B = Autodiff<NdArray>;
+//! let device = Default::default();
+//! let attention = MultiHeadAttentionConfig::new(64, 4).init::<B>(&device);
+//! let tokens = Tensor::<B, 3>::random([2, 10, 64], Distribution::Default, &device);
+//! let context = attention.forward(MhaInput::self_attn(tokens).causal()).context;
+//! let gradients = context.powi_scalar(2).mean().backward();
+//! assert!(attention.query.weight.grad(&gradients).is_some());
+//! ```
+
+mod attention;
+mod config;
+mod error;
+mod init;
+mod input;
+mod module;
+pub mod oracle;
+mod record;
+
+pub use attention::{Attention, AttentionOptions, attention, attention_heads_first, try_attention};
+pub use burn::nn::attention::{
+    GeneratePaddingMask, SeqLengthOption, generate_autoregressive_mask, generate_padding_mask,
+};
+pub use config::{Masking, MultiHeadAttentionConfig, ProjectionBias};
+pub use error::Error;
+pub use init::MhaInitializer;
+pub use input::{MhaInput, MhaOutput, Weights};
+pub use module::{MultiHeadAttention, MultiHeadAttentionRecord};

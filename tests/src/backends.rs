@@ -1,0 +1,47 @@
+//! Tests that run on every backend compiled in.
+
+use burn::tensor::{Tensor, TensorData, backend::Backend};
+
+/// A backend that is compiled in, for tests in which it does not matter which.
+#[cfg(feature = "ndarray")]
+pub type AnyBackend = burn::backend::NdArray;
+/// A backend that is compiled in, for tests in which it does not matter which.
+#[cfg(all(feature = "flex", not(feature = "ndarray")))]
+pub type AnyBackend = burn::backend::Flex;
+/// A backend that is compiled in, for tests in which it does not matter which.
+#[cfg(all(feature = "wgpu", not(any(feature = "ndarray", feature = "flex"))))]
+pub type AnyBackend = burn::backend::Wgpu;
+
+/// A float tensor of these numbers.
+pub fn tensor<B: Backend, const D: usize>(numbers: &[f32], dims: [usize; D]) -> Tensor<B, D> {
+    Tensor::from_data(TensorData::new(numbers.to_vec(), dims), &B::Device::default())
+}
+
+/// The numbers of a tensor.
+///
+/// # Panics
+///
+/// When it does not hold f32: a comparison in another precision would test something else.
+pub fn floats<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> Vec<f32> {
+    tensor.into_data().to_vec().expect("the tensor holds f32")
+}
+
+/// Makes a `#[test]` of each generic function, once for every backend that is compiled in, each
+/// with autodiff.
+#[macro_export]
+macro_rules! on_every_backend {
+    ($($test:ident),+ $(,)?) => {
+        #[cfg(feature = "ndarray")]
+        mod ndarray {
+            $(#[test] fn $test() { super::$test::<burn::backend::Autodiff<burn::backend::NdArray>>(); })+
+        }
+        #[cfg(feature = "flex")]
+        mod flex {
+            $(#[test] fn $test() { super::$test::<burn::backend::Autodiff<burn::backend::Flex>>(); })+
+        }
+        #[cfg(feature = "wgpu")]
+        mod wgpu {
+            $(#[test] fn $test() { super::$test::<burn::backend::Autodiff<burn::backend::Wgpu>>(); })+
+        }
+    };
+}

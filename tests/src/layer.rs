@@ -1,0 +1,161 @@
+//! The oracle of a whole module: projections, attention, output projection.
+
+use burn::module::Param;
+use burn::nn::Linear;
+use burn::tensor::{Tensor, backend::Backend};
+use mha::MultiHeadAttention;
+use mha::oracle::{Attention, Output, linear, linear_backward};
+use num_traits::Float;
+
+use crate::{Case, floats, numbers, tensor};
+
+/// The inputs and parameters of one call of a module, in plain numbers.
+#[derive(Debug, Clone)]
+pub struct Layer<T> {
+    case: Case,
+    d_model: usize,
+    /// Query `[batch, seq_q, d_model]`, key and value `[batch, seq_k, d_model]`.
+    pub inputs: [Vec<T>; 3],
+    /// Weights of query, key, value and output, each `[d_model, d_model]`.
+    pub weights: [Vec<T>; 4],
+    /// Biases of query, key, value and output, each `[d_model]`.
+    pub biases: [Vec<T>; 4],
+}
+
+/// The gradients of a [`Layer`]'s inputs and parameters.
+#[derive(Debug, Clone)]
+pub struct LayerGradients<T> {
+    /// Of query, key and value.
+    pub inputs: [Vec<T>; 3],
+    /// Of the four weights.
+    pub weights: [Vec<T>; 4],
+    /// Of the four biases.
+    pub biases: [Vec<T>; 4],
+    /// Of each pair's additive bias.
+    pub pairs: Vec<T>,
+}
+
+impl<T: Float + From<f32>> Layer<T> {
+    /// A layer for a case whose keys and values have heads of one width.
+    pub fn new(case: &Case) -> Self {
+        let sizes = case.sizes;
+        assert_eq!(sizes.head_dim, sizes.value_dim, "a module has heads of one width");
+        let d_model = sizes.n_heads * sizes.head_dim;
+        let (q, k) = (sizes.batch * sizes.seq_q * d_model, sizes.batch * sizes.seq_k * d_model);
+        let draw = |seed, count| numbers(seed, count).into_iter().map(Into::into).collect();
+        // Weights of ±1.5/√d_model keep every product of the size of its input.
+        let shrink = T::one() / <T as From<f32>>::from(d_model as f32).sqrt();
+        // Through f32, so that both precisions start from the same numbers.
+        let weight = |seed| {
+            let scaled = numbers(seed, d_model * d_model).into_iter();
+            let shrink = shrink.to_f32().expect("a small number");
+            scaled.map(|x| (x * shrink).into()).collect()
+        };
+        Self {
+            case: case.clone(),
+            d_model,
+            inputs: [draw(21, q), draw(22, k), draw(23, k)],
+            weights: [31, 32, 33, 34].map(weight),
+            biases: [41, 42, 43, 44].map(|seed| draw(seed, d_model)),
+        }
+    }
+
+    /// The output `[batch, seq_q, d_model]` and the weights.
+    pub fn forward(&self) -> Output<T> {
+        let Output { context, weights } = self.attention().forward();
+        let context = self.project(3, &context);
+        Output { context, weights }
+    }
+
+    /// All gradients, given that of the output.
+    pub fn backward(&self, d_output: &[T]) -> LayerGradients<T> {
+        self.gradients(d_output, |x| x)
+    }
+
+    /// For each gradient the sum of the absolute values of the terms that it is summed from: what
+    /// a rounding error is relative to. A key's bias, for one, has the gradient 0 in exact
+    /// arithmetic, as a sum of terms that are not.
+    pub fn backward_magnitudes(&self, d_output: &[T]) -> LayerGradients<T> {
+        self.gradients(d_output, T::abs)
+    }
+
+    fn gradients(&self, d_output: &[T], term: fn(T) -> T) -> LayerGradients<T> {
+        let attention = self.attention();
+        let context = attention.forward().context;
+        let back = |index: usize, input: &[T], d_output: &[T]| {
+            let [input, weight, d_output] = [input, &self.weights[index], d_output]
+                .map(|x| x.iter().copied().map(term).collect::<Vec<_>>());
+            linear_backward(&input, &weight, &d_output, self.d_model)
+        };
+        let [_, w_output, b_output] = back(3, &context, d_output);
+        let [d_context, ..] = linear_backward(&context, &self.weights[3], d_output, self.d_model);
+        let inner = attention.backward(&d_context);
+        let [x_query, w_query, b_query] = back(0, &self.inputs[0], &inner.query);
+        let [x_key, w_key, b_key] = back(1, &self.inputs[1], &inner.key);
+        let [x_value, w_value, b_value] = back(2, &self.inputs[2], &inner.value);
+        LayerGradients {
+            inputs: [x_query, x_key, x_value],
+            weights: [w_query, w_key, w_value, w_output],
+            biases: [b_query, b_key, b_value, b_output],
+            pairs: inner.bias,
+        }
+    }
+
+    fn attention(&self) -> Attention<T> {
+        let [query, key, value] = [0, 1, 2].map(|index| self.project(index, &self.inputs[index]));
+        let mut attention = Attention::new(self.case.sizes, query, key, value);
+        self.case.add_options(&mut attention);
+        attention
+    }
+
+    fn project(&self, index: usize, input: &[T]) -> Vec<T> {
+        linear(input, &self.weights[index], Some(&self.biases[index]), self.d_model)
+    }
+}
+
+impl Layer<f32> {
+    /// Gives a module these parameters.
+    pub fn fill<B: Backend>(&self, mut module: MultiHeadAttention<B>) -> MultiHeadAttention<B> {
+        let d_model = self.d_model;
+        let linear = |index: usize| Linear {
+            weight: Param::from_tensor(tensor(&self.weights[index], [d_model, d_model])),
+            bias: Some(Param::from_tensor(tensor(&self.biases[index], [d_model]))),
+        };
+        module.query = linear(0);
+        module.key = linear(1);
+        module.value = linear(2);
+        module.output = linear(3);
+        module
+    }
+
+    /// The inputs as tensors that track gradients.
+    pub fn tensors<B: Backend>(&self) -> [Tensor<B, 3>; 3] {
+        let sizes = self.case.sizes;
+        let dims =
+            [sizes.seq_q, sizes.seq_k, sizes.seq_k].map(|seq| [sizes.batch, seq, self.d_model]);
+        [0, 1, 2].map(|index| tensor(&self.inputs[index], dims[index]).require_grad())
+    }
+}
+
+impl LayerGradients<f32> {
+    /// Reads a module's gradients.
+    pub fn of<B: burn::tensor::backend::AutodiffBackend>(
+        module: &MultiHeadAttention<B>,
+        inputs: &[Tensor<B, 3>; 3],
+        gradients: &B::Gradients,
+    ) -> Self {
+        let layers = [&module.query, &module.key, &module.value, &module.output];
+        let weight = |layer: &Linear<B>| floats(layer.weight.grad(gradients).expect("a gradient"));
+        let bias = |layer: &Linear<B>| {
+            let bias = layer.bias.as_ref().expect("a bias");
+            floats(bias.grad(gradients).expect("a gradient"))
+        };
+        Self {
+            inputs: [0, 1, 2]
+                .map(|index| floats(inputs[index].grad(gradients).expect("a gradient"))),
+            weights: layers.map(weight),
+            biases: layers.map(bias),
+            pairs: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! What mha promises, on every backend that is compiled in. One binary: each would compile the
+//! backends' code anew.
+
+mod against_oracle;
+mod bug_reports;
+mod config;
+mod drop_in;
+mod dropout;
+mod empty;
+mod errors;
+mod golden;
+mod half;
+mod import;
+mod mutations;
+mod properties;

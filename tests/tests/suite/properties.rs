@@ -1,0 +1,142 @@
+//! What holds for any attention, whatever the numbers.
+
+use burn::tensor::backend::{AutodiffBackend, Backend};
+use burn::tensor::{Bool, Int, Tensor, TensorData};
+use mha::{AttentionOptions, MhaInput, MultiHeadAttentionConfig, attention, attention_heads_first};
+use mha_tests::{assert_close, assert_same, floats, numbers, on_every_backend, tensor, wide};
+
+on_every_backend!(
+    keys_in_any_order,
+    causal_prefix_is_the_shorter_call,
+    hidden_keys_may_hold_anything,
+    empty_rows_have_no_gradient,
+    heads_first_is_the_same,
+    layouts_do_not_matter,
+);
+
+fn qkv<B: Backend>() -> [Tensor<B, 4>; 3] {
+    [
+        tensor(&numbers(1, 2 * 5 * 3 * 4), [2, 5, 3, 4]),
+        tensor(&numbers(2, 2 * 7 * 3 * 4), [2, 7, 3, 4]),
+        tensor(&numbers(3, 2 * 7 * 3 * 4), [2, 7, 3, 4]),
+    ]
+}
+
+#[track_caller]
+fn assert_near(a: &[f32], b: &[f32]) {
+    assert_close(a, &wide(b), 1e-6);
+}
+
+fn keys_in_any_order<B: AutodiffBackend>() {
+    let [query, key, value] = qkv::<B>();
+    let options = AttentionOptions::default();
+    let before = attention(query.clone(), key.clone(), value.clone(), &options).context;
+    let order = Tensor::<B, 1, Int>::from_ints([3, 0, 6, 2, 5, 1, 4], &Default::default());
+    let [key, value] = [key, value].map(|x| x.select(1, order.clone()));
+    assert_near(&floats(before), &floats(attention(query, key, value, &options).context));
+}
+
+fn causal_prefix_is_the_shorter_call<B: AutodiffBackend>() {
+    let [_, key, value] = qkv::<B>();
+    let query = value.clone();
+    let options = AttentionOptions::default().causal();
+    let whole = attention(query.clone(), key.clone(), value.clone(), &options).context;
+    let [query, key, value] = [query, key, value].map(|x| x.narrow(1, 0, 4));
+    let prefix = attention(query, key, value, &options).context;
+    assert_near(&floats(whole.narrow(1, 0, 4)), &floats(prefix));
+}
+
+/// A key that every query of a head is kept from, by whatever mask, changes nothing: neither the
+/// output nor any gradient, also of the projections; and its own gradient is 0.
+fn hidden_keys_may_hold_anything<B: AutodiffBackend>() {
+    let device = Default::default();
+    let module = MultiHeadAttentionConfig::new(6, 2).with_dropout(0.0).init::<B>(&device);
+    let tokens = tensor::<B, 3>(&numbers(1, 2 * 5 * 6), [2, 5, 6]);
+    let run = |content: f32, which: usize| {
+        let memory = tensor::<B, 3>(&numbers(2, 2 * 7 * 6), [2, 7, 6]);
+        let memory = memory.slice_fill([1..2, 3..5, 0..6], content).require_grad();
+        let input = MhaInput::new(tokens.clone(), memory.clone(), memory.clone());
+        let mut hidden = vec![false; 2 * 7];
+        hidden[7 + 3..7 + 5].fill(true);
+        let input = match which {
+            0 => input.mask_pad(bools(&hidden, [2, 7])),
+            1 => input.mask_attn(bools(&hidden, [2, 1, 7])),
+            2 => input.mask_attn_heads(bools(&hidden, [2, 1, 1, 7])),
+            _ => input.mask_pad(bools(&hidden, [2, 7])).causal(),
+        };
+        let out = module.forward(input).context;
+        let gradients = out.clone().powi_scalar(2).sum().backward();
+        let memory = floats(memory.grad(&gradients).unwrap());
+        let mut all = vec![floats(out), memory.clone()];
+        for linear in [&module.query, &module.key, &module.value, &module.output] {
+            all.push(floats(linear.weight.grad(&gradients).unwrap()));
+            all.push(floats(linear.bias.as_ref().unwrap().grad(&gradients).unwrap()));
+        }
+        assert!(memory[(7 + 3) * 6..(7 + 5) * 6].iter().all(|&x| x == 0.0));
+        all
+    };
+    for which in 0..4 {
+        let expected = run(0.5, which);
+        for content in [1e10, f32::INFINITY, f32::NAN] {
+            for (changed, expected) in run(content, which).iter().zip(&expected) {
+                assert_same(changed, expected);
+            }
+        }
+    }
+}
+
+fn empty_rows_have_no_gradient<B: AutodiffBackend>() {
+    let [query, key, value] = qkv::<B>().map(Tensor::require_grad);
+    let hidden: Vec<bool> = (0..2 * 5 * 7).map(|index| index / 7 % 5 == 2).collect();
+    let bias = tensor::<B, 4>(&numbers(4, 2 * 3 * 5 * 7), [2, 3, 5, 7]).require_grad();
+    let options = AttentionOptions::default()
+        .mask_attn(bools(&hidden, [2, 5, 7]))
+        .bias(bias.clone())
+        .return_weights();
+    let out = attention(query.clone(), key.clone(), value.clone(), &options);
+    let gradients = out.context.clone().powi_scalar(2).sum().backward();
+    let row = |x: Tensor<B, 4>| floats(x.narrow(1, 2, 1));
+    assert!(row(out.context).iter().all(|&x| x == 0.0));
+    assert!(floats(out.weights.unwrap().narrow(2, 2, 1)).iter().all(|&x| x == 0.0));
+    let query = query.grad(&gradients).unwrap();
+    assert!(floats(query.clone().narrow(1, 2, 1)).iter().all(|&x| x == 0.0));
+    assert!(floats(bias.grad(&gradients).unwrap().narrow(2, 2, 1)).iter().all(|&x| x == 0.0));
+    for gradient in [query, key.grad(&gradients).unwrap(), value.grad(&gradients).unwrap()] {
+        assert!(floats(gradient).iter().all(|x| x.is_finite()));
+    }
+}
+
+fn heads_first_is_the_same<B: AutodiffBackend>() {
+    let [query, key, value] = qkv::<B>();
+    let options = AttentionOptions::default().causal();
+    let ours = attention(query.clone(), key.clone(), value.clone(), &options).context;
+    let [query, key, value] = [query, key, value].map(|x| x.swap_dims(1, 2));
+    let theirs = attention_heads_first(query, key, value, &options).context;
+    assert_eq!(theirs.dims(), [2, 3, 5, 4]);
+    assert_same(&floats(ours), &floats(theirs.swap_dims(1, 2)));
+}
+
+/// Views of other tensors give what fresh copies give.
+fn layouts_do_not_matter<B: AutodiffBackend>() {
+    let copy = |x: Tensor<B, 4>| {
+        let dims = x.dims();
+        tensor::<B, 4>(&floats(x), dims)
+    };
+    let options = AttentionOptions::default();
+    let packed = tensor::<B, 4>(&numbers(1, 2 * 7 * 3 * 12), [2, 7, 3, 12]);
+    let sliced = [0, 4, 8].map(|start| packed.clone().narrow(3, start, 4));
+    let swapped =
+        [1, 2, 3].map(|seed| tensor::<B, 4>(&numbers(seed, 168), [2, 3, 7, 4]).swap_dims(1, 2));
+    let expanded =
+        [1, 2, 3].map(|seed| tensor::<B, 4>(&numbers(seed, 84), [1, 7, 3, 4]).expand([2, 7, 3, 4]));
+    for views in [sliced, swapped, expanded] {
+        let [query, key, value] = views.clone();
+        let ours = attention(query, key, value, &options).context;
+        let [query, key, value] = views.map(copy);
+        assert_near(&floats(ours), &floats(attention(query, key, value, &options).context));
+    }
+}
+
+fn bools<B: Backend, const D: usize>(values: &[bool], dims: [usize; D]) -> Tensor<B, D, Bool> {
+    Tensor::from_data(TensorData::new(values.to_vec(), dims), &B::Device::default())
+}
