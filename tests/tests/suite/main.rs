@@ -6,6 +6,7 @@ mod bug_reports;
 mod config;
 mod drop_in;
 mod dropout;
+mod each_other;
 mod empty;
 mod errors;
 mod golden;

@@ -116,24 +116,37 @@ fn heads_first_is_the_same<B: AutodiffBackend>() {
     assert_same(&floats(ours), &floats(theirs.swap_dims(1, 2)));
 }
 
-/// Views of other tensors give what fresh copies give.
+/// Views of other tensors give what fresh copies give, output and gradients, and so does a gradient
+/// that comes in as a view.
 fn layouts_do_not_matter<B: AutodiffBackend>() {
-    let copy = |x: Tensor<B, 4>| {
-        let dims = x.dims();
-        tensor::<B, 4>(&floats(x), dims)
-    };
-    let options = AttentionOptions::default();
+    let copy = |x: &Tensor<B, 4>| tensor::<B, 4>(&floats(x.clone()), x.dims()).require_grad();
+    let options = AttentionOptions::default().causal();
     let packed = tensor::<B, 4>(&numbers(1, 2 * 7 * 3 * 12), [2, 7, 3, 12]);
     let sliced = [0, 4, 8].map(|start| packed.clone().narrow(3, start, 4));
     let swapped =
         [1, 2, 3].map(|seed| tensor::<B, 4>(&numbers(seed, 168), [2, 3, 7, 4]).swap_dims(1, 2));
     let expanded =
         [1, 2, 3].map(|seed| tensor::<B, 4>(&numbers(seed, 84), [1, 7, 3, 4]).expand([2, 7, 3, 4]));
+    let d_context = tensor::<B, 4>(&numbers(4, 168), [2, 3, 7, 4]).swap_dims(1, 2);
+    let one = Tensor::<B, 4>::ones([1, 1, 1, 1], &Default::default()).expand([2, 7, 3, 4]);
+
     for views in [sliced, swapped, expanded] {
-        let [query, key, value] = views.clone();
-        let ours = attention(query, key, value, &options).context;
-        let [query, key, value] = views.map(copy);
-        assert_near(&floats(ours), &floats(attention(query, key, value, &options).context));
+        let copies = [copy(&views[0]), copy(&views[1]), copy(&views[2])];
+        let views = views.map(|x| x.detach().require_grad());
+        for d_context in [&d_context, &one] {
+            let run = |[query, key, value]: &[Tensor<B, 4>; 3], d_context: Tensor<B, 4>| {
+                let out = attention(query.clone(), key.clone(), value.clone(), &options).context;
+                let gradients = (out.clone() * d_context).sum().backward();
+                let gradients = [query, key, value].map(|x| floats(x.grad(&gradients).unwrap()));
+                (floats(out), gradients)
+            };
+            let (ours, our_gradients) = run(&views, d_context.clone());
+            let (expected, gradients) = run(&copies, copy(d_context).detach());
+            assert_near(&ours, &expected);
+            for (ours, expected) in our_gradients.iter().zip(&gradients) {
+                assert_near(ours, expected);
+            }
+        }
     }
 }
 

@@ -1,0 +1,103 @@
+//! Choice of the backend on the command line: [`BackendName`] lists what was compiled in,
+//! [`BackendName::run`] hands a generic [`Job`] the backend's type and device.
+
+use burn::tensor::backend::AutodiffBackend;
+use clap::ValueEnum;
+
+#[cfg(not(any(feature = "ndarray", feature = "flex", feature = "wgpu")))]
+compile_error!("the examples need a backend: enable the feature `ndarray`, `flex` or `wgpu`");
+
+/// A backend that was compiled in, as `--backend` names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BackendName {
+    /// `burn-ndarray`, on the CPU.
+    #[cfg(feature = "ndarray")]
+    Ndarray,
+    /// `burn-flex`, on the CPU.
+    #[cfg(feature = "flex")]
+    Flex,
+    /// `burn-wgpu`, on the GPU.
+    #[cfg(feature = "wgpu")]
+    Wgpu,
+}
+
+/// Work that is generic over the backend; `B::InnerBackend` is the same backend without gradients.
+pub trait Job {
+    /// What the work returns.
+    type Output;
+
+    /// Does the work on `device`.
+    fn run<B: AutodiffBackend>(self, device: B::Device) -> Self::Output;
+}
+
+/// Why a backend cannot run on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoAdapter;
+
+impl std::fmt::Display for NoAdapter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(
+            "wgpu finds no graphics adapter here: install a Vulkan driver (for software Vulkan on \
+             Debian or Ubuntu: `apt-get install mesa-vulkan-drivers libvulkan1`) or choose a CPU \
+             backend with `--backend`",
+        )
+    }
+}
+
+impl std::error::Error for NoAdapter {}
+
+/// The GPU when it was compiled in (whoever asks for the feature wants it), else NdArray, else Flex.
+impl Default for BackendName {
+    fn default() -> Self {
+        #[cfg(feature = "wgpu")]
+        return Self::Wgpu;
+        #[cfg(all(feature = "ndarray", not(feature = "wgpu")))]
+        return Self::Ndarray;
+        #[cfg(all(feature = "flex", not(any(feature = "ndarray", feature = "wgpu"))))]
+        return Self::Flex;
+    }
+}
+
+impl std::fmt::Display for BackendName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let value = self.to_possible_value().expect("no variant is hidden");
+        f.write_str(value.get_name())
+    }
+}
+
+impl BackendName {
+    /// Runs `job` on this backend's default device, with gradients available.
+    ///
+    /// # Errors
+    ///
+    /// [`NoAdapter`] when the backend has nothing to run on. The job has not begun then.
+    pub fn run<J: Job>(self, job: J) -> Result<J::Output, NoAdapter> {
+        use burn::backend::Autodiff;
+        match self {
+            #[cfg(feature = "ndarray")]
+            Self::Ndarray => {
+                Ok(job.run::<Autodiff<burn::backend::NdArray<f32>>>(Default::default()))
+            }
+            #[cfg(feature = "flex")]
+            Self::Flex => Ok(job.run::<Autodiff<burn::backend::Flex>>(Default::default())),
+            #[cfg(feature = "wgpu")]
+            Self::Wgpu => {
+                // The first tensor on a machine without an adapter would panic, so ask before it.
+                if !has_adapter() {
+                    return Err(NoAdapter);
+                }
+                Ok(job.run::<Autodiff<burn::backend::Wgpu>>(Default::default()))
+            }
+        }
+    }
+}
+
+#[cfg(feature = "wgpu")]
+fn has_adapter() -> bool {
+    use burn::backend::wgpu::{
+        WgpuRuntime,
+        graphics::{AutoGraphicsApi, GraphicsApi},
+    };
+    use burn::cubecl::Runtime;
+    !WgpuRuntime::enumerate_all_devices(&AutoGraphicsApi::backend()).is_empty()
+}

@@ -1,0 +1,6 @@
+//! What the examples share: the choice of a backend, pictures, drawings in the terminal.
+
+pub mod backend;
+pub mod columns;
+pub mod heatmap;
+pub mod picture;

@@ -1,0 +1,121 @@
+//! Running the example as a user would, and reading what it leaves.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use burn::{
+    backend::NdArray,
+    module::{Module, ModuleVisitor, Param},
+    record::{FullPrecisionSettings, NamedMpkFileRecorder},
+    tensor::Tensor,
+};
+
+use crate::{model::ModelSizes, task::CopyTask};
+
+/// Sizes small enough that a run takes about a second, in four epochs of 5 steps.
+pub(crate) const TINY: [&str; 16] = [
+    "--steps=20",
+    "--steps-per-epoch=5",
+    "--batch-size=4",
+    "--sequence-length=3",
+    "--vocabulary=5",
+    "--d-model=8",
+    "--heads=2",
+    "--layers=2",
+    "--learning-rate=0.01",
+    "--seed=7",
+    "--backend=ndarray",
+    "--log-every=1",
+    "--min-accuracy",
+    "0",
+    "--out",
+    "", // the directory goes here
+];
+
+/// A directory of this test's own, which does not exist yet.
+pub(crate) fn fresh_dir(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("train_copy").join(name);
+    if dir.exists() {
+        fs::remove_dir_all(&dir).unwrap();
+    }
+    fs::create_dir_all(dir.parent().unwrap()).unwrap();
+    dir
+}
+
+/// The example with `args`; its output can be read.
+pub(crate) fn command(args: &[&str]) -> Command {
+    // target/PROFILE/deps/train_copy-HASH is this test, target/PROFILE/examples/ has the example.
+    let test = std::env::current_exe().unwrap();
+    let name = format!("train_copy{}", std::env::consts::EXE_SUFFIX);
+    let example = test.ancestors().nth(2).unwrap().join("examples").join(name);
+    assert!(
+        example.exists(),
+        "{} is missing: a plain `cargo test` builds it, with `--test` build the example first",
+        example.display()
+    );
+    let mut command = Command::new(example);
+    command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// The [`TINY`] example in `dir` with more flags.
+pub(crate) fn tiny(dir: &Path, more: &[&str]) -> Command {
+    let dir = dir.to_str().unwrap();
+    let args: Vec<_> = TINY.iter().map(|arg| if arg.is_empty() { dir } else { arg }).collect();
+    command(&[&args, more].concat())
+}
+
+/// Runs to the end and returns stdout; the run must succeed.
+pub(crate) fn succeed(mut command: Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    stdout(&output)
+}
+
+/// Runs to the end and returns stderr; the run must fail with status `code` and without a panic.
+pub(crate) fn fail(mut command: Command, code: i32) -> String {
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(!stderr.contains("panic"), "{stderr}");
+    stderr
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// The bits of every parameter of the model that a [`TINY`] run saved.
+pub(crate) fn weights(dir: &Path) -> Vec<u32> {
+    let device = Default::default();
+    let sizes = ModelSizes { d_model: 8, n_heads: 2, n_layers: 2 };
+    let task = CopyTask { vocabulary: 5, length: 3, seed: 7 };
+    let format = NamedMpkFileRecorder::<FullPrecisionSettings>::default();
+    let model = sizes.try_init::<NdArray>(&task, &device).unwrap();
+    let model = model.load_file(dir.join("model"), &format, &device).unwrap();
+    let mut bits = Bits(Vec::new());
+    model.visit(&mut bits);
+    assert_eq!(bits.0.len(), model.num_params());
+    bits.0
+}
+
+struct Bits(Vec<u32>);
+
+impl ModuleVisitor<NdArray> for Bits {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<NdArray, D>>) {
+        let values = param.val().into_data().into_vec::<f32>().unwrap();
+        self.0.extend(values.into_iter().map(f32::to_bits));
+    }
+}
+
+/// Names in `dir`, sorted; none when it is missing.
+pub(crate) fn names(dir: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
