@@ -1,6 +1,6 @@
 //! Tests that run on every backend compiled in.
 
-use burn::tensor::{Tensor, TensorData, backend::Backend};
+use burn::tensor::{Element, Tensor, TensorData, backend::Backend};
 
 /// A backend that is compiled in, for tests in which it does not matter which.
 #[cfg(feature = "ndarray")]
@@ -12,9 +12,13 @@ pub type AnyBackend = burn::backend::Flex;
 #[cfg(all(feature = "wgpu", not(any(feature = "ndarray", feature = "flex"))))]
 pub type AnyBackend = burn::backend::Wgpu;
 
-/// A float tensor of these numbers.
-pub fn tensor<B: Backend, const D: usize>(numbers: &[f32], dims: [usize; D]) -> Tensor<B, D> {
-    Tensor::from_data(TensorData::new(numbers.to_vec(), dims), &B::Device::default())
+/// A float tensor of these numbers, in their precision whatever the device's default is.
+pub fn tensor<B: Backend, const D: usize, T: Element>(
+    numbers: &[T],
+    dims: [usize; D],
+) -> Tensor<B, D> {
+    let data = TensorData::new(numbers.to_vec(), dims);
+    Tensor::from_data(data, (&B::Device::default(), T::dtype()))
 }
 
 /// The numbers of a tensor.

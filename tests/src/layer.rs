@@ -2,9 +2,9 @@
 
 use burn::module::Param;
 use burn::nn::Linear;
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::{Element, Tensor, backend::Backend};
 use mha::MultiHeadAttention;
-use mha::oracle::{Attention, Output, linear, linear_backward};
+use mha::oracle::{Attention, Output, Sizes, linear, linear_backward};
 use num_traits::Float;
 
 use crate::{Case, floats, numbers, tensor};
@@ -113,8 +113,8 @@ impl<T: Float + From<f32>> Layer<T> {
     }
 }
 
-impl Layer<f32> {
-    /// Gives a module these parameters.
+impl<T: Float + Element> Layer<T> {
+    /// Gives a module these parameters, in this precision.
     pub fn fill<B: Backend>(&self, mut module: MultiHeadAttention<B>) -> MultiHeadAttention<B> {
         let d_model = self.d_model;
         let linear = |index: usize| Linear {
@@ -130,9 +130,8 @@ impl Layer<f32> {
 
     /// The inputs as tensors that track gradients.
     pub fn tensors<B: Backend>(&self) -> [Tensor<B, 3>; 3] {
-        let sizes = self.case.sizes;
-        let dims =
-            [sizes.seq_q, sizes.seq_k, sizes.seq_k].map(|seq| [sizes.batch, seq, self.d_model]);
+        let Sizes { batch, seq_q, seq_k, .. } = self.case.sizes;
+        let dims = [seq_q, seq_k, seq_k].map(|seq| [batch, seq, self.d_model]);
         [0, 1, 2].map(|index| tensor(&self.inputs[index], dims[index]).require_grad())
     }
 }

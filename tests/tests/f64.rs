@@ -6,12 +6,9 @@
 use std::sync::Once;
 
 use burn::backend::{Autodiff, NdArray};
-use burn::module::Param;
-use burn::nn::Linear;
-use burn::tensor::{DType, Tensor, TensorData, set_default_dtypes};
-use mha::oracle::Sizes;
+use burn::tensor::{DType, Tensor, set_default_dtypes};
 use mha::{MhaInput, MultiHeadAttention, MultiHeadAttentionConfig};
-use mha_tests::{Case, Layer, cases, numbers};
+use mha_tests::{Case, Layer, cases, numbers, tensor};
 
 type B = Autodiff<NdArray<f64>>;
 
@@ -23,12 +20,6 @@ fn in_f64() {
     });
 }
 
-fn tensor<const D: usize>(numbers: &[f64], dims: [usize; D]) -> Tensor<B, D> {
-    let tensor = Tensor::from_data(TensorData::new(numbers.to_vec(), dims), &Default::default());
-    assert_eq!(tensor.dtype(), DType::F64);
-    tensor
-}
-
 fn floats<const D: usize>(tensor: Tensor<NdArray<f64>, D>) -> Vec<f64> {
     tensor.into_data().to_vec().expect("the tensor holds f64")
 }
@@ -38,22 +29,7 @@ fn module_of(case: &Case, layer: &Layer<f64>) -> MultiHeadAttention<B> {
     let config = MultiHeadAttentionConfig::new(d_model, case.sizes.n_heads)
         .with_dropout(case.dropout.map_or(0.0, |(_, probability)| probability))
         .with_quiet_softmax(case.quiet_softmax);
-    let mut module = config.init::<B>(&Default::default());
-    let linear = |index: usize| Linear {
-        weight: Param::from_tensor(tensor(&layer.weights[index], [d_model, d_model])),
-        bias: Some(Param::from_tensor(tensor(&layer.biases[index], [d_model]))),
-    };
-    module.query = linear(0);
-    module.key = linear(1);
-    module.value = linear(2);
-    module.output = linear(3);
-    module
-}
-
-fn inputs(case: &Case, layer: &Layer<f64>) -> [Tensor<B, 3>; 3] {
-    let Sizes { batch, n_heads, seq_q, seq_k, head_dim, .. } = case.sizes;
-    let dims = [seq_q, seq_k, seq_k].map(|seq| [batch, seq, n_heads * head_dim]);
-    [0, 1, 2].map(|index| tensor(&layer.inputs[index], dims[index]).require_grad())
+    layer.fill(config.init::<B>(&Default::default()))
 }
 
 fn module_cases() -> impl Iterator<Item = Case> {
@@ -79,7 +55,7 @@ fn module_is_the_oracle() {
     for case in module_cases() {
         let layer = Layer::<f64>::new(&case);
         let module = module_of(&case, &layer);
-        let [query, key, value] = inputs(&case, &layer);
+        let [query, key, value] = layer.tensors::<B>();
         let input = MhaInput::new(query.clone(), key.clone(), value.clone());
         let out = module.forward(case.apply(input)).context;
         assert_eq!(out.dtype(), DType::F64);
@@ -87,7 +63,7 @@ fn module_is_the_oracle() {
         assert_close(case.name, &floats(out.clone().inner()), &expected, 1e-13);
 
         let d_output: Vec<f64> = numbers(9, expected.len()).into_iter().map(f64::from).collect();
-        let gradients = (out.clone() * tensor(&d_output, out.dims())).sum().backward();
+        let gradients = (out.clone() * tensor::<B, 3, _>(&d_output, out.dims())).sum().backward();
         let expected = layer.backward(&d_output);
         let ours = [&query, &key, &value].map(|x| floats(x.grad(&gradients).unwrap()));
         for (ours, expected) in ours.iter().zip(&expected.inputs) {
@@ -145,11 +121,11 @@ fn module_gradients_are_central_differences() {
         let d_output: Vec<f64> = numbers(9, count).into_iter().map(f64::from).collect();
         let run = |layer: &Layer<f64>| {
             let module = module_of(&case, layer);
-            let [query, key, value] = inputs(&case, layer);
+            let [query, key, value] = layer.tensors::<B>();
             let input = MhaInput::new(query.clone(), key, value);
             let out = module.forward(case.apply(input)).context;
             let dims = out.dims();
-            (module, query, (out * tensor(&d_output, dims)).sum())
+            (module, query, (out * tensor::<B, 3, _>(&d_output, dims)).sum())
         };
         let (module, query, loss) = run(&layer);
         let gradients = loss.backward();

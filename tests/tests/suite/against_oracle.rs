@@ -51,7 +51,7 @@ fn function<B: AutodiffBackend>() {
         check_output(&case, out.clone());
 
         let [.., d_context] = case.inputs();
-        let d_context = tensor::<B, 4>(&d_context, out.context.dims());
+        let d_context = tensor::<B, 4, _>(&d_context, out.context.dims());
         let gradients = (out.context * d_context).sum().backward();
         let [.., d_context] = case.inputs();
         let exact = case.oracle::<f64>().backward(&wide(&d_context));
@@ -113,7 +113,7 @@ fn module<B: AutodiffBackend>() {
 
         let d_output = mha_tests::numbers(9, exact_out.context.len());
         let dims = out.context.dims();
-        let gradients = (out.context * tensor::<B, 3>(&d_output, dims)).sum().backward();
+        let gradients = (out.context * tensor::<B, 3, _>(&d_output, dims)).sum().backward();
         let ours = LayerGradients::of(&module, &inputs, &gradients);
         let (theirs, magnitudes) =
             (textbook.backward(&d_output), exact.backward_magnitudes(&wide(&d_output)));

@@ -66,7 +66,7 @@ fn count_up(n: usize) -> Vec<f32> {
 fn rows_without_keys<B: AutodiffBackend>() {
     let sees = |b: usize, i: usize, j: usize| (j == i || j + 1 == i) && !(b == 1 && j >= 2);
     let hidden: Vec<bool> = (0..2 * 4 * 4).map(|x| !sees(x / 16, x / 4 % 4, x % 4)).collect();
-    let tokens = tensor::<B, 3>(&numbers(1, 8), [2, 4, 1]).require_grad();
+    let tokens = tensor::<B, 3, _>(&numbers(1, 8), [2, 4, 1]).require_grad();
     let module =
         MultiHeadAttentionConfig::new(1, 1).with_dropout(0.0).init::<B>(&Default::default());
     let input = MhaInput::self_attn(tokens.clone()).mask_attn(bools(&hidden, [2, 4, 4]));
@@ -124,9 +124,9 @@ fn causal_in_every_combination<B: AutodiffBackend>() {
     let (batch, n_heads, seq, head_dim) = (2, 4, 16, 32);
     let d_model = n_heads * head_dim;
     let dims = [batch, seq, d_model];
-    let before = tensor::<B, 3>(&numbers(1, dims.iter().product()), dims);
+    let before = tensor::<B, 3, _>(&numbers(1, dims.iter().product()), dims);
     let after = before.clone().slice_fill([0..batch, seq - 1..seq, 0..d_model], 0.7);
-    let bias = tensor::<B, 4>(&numbers(2, seq * seq), [1, 1, seq, seq]);
+    let bias = tensor::<B, 4, _>(&numbers(2, seq * seq), [1, 1, seq, seq]);
     for (dropout, with_bias, weights) in [
         (0.0, false, Weights::None),
         (0.1, false, Weights::None),
@@ -171,7 +171,7 @@ fn polarity_and_float_masks<B: AutodiffBackend>() {
 
 /// keras-team/keras-hub #783: a padding mask that works by luck when batch and heads are as many.
 fn padding_is_per_entry<B: AutodiffBackend>() {
-    let tokens = tensor::<B, 3>(&numbers(1, 2 * 3 * 4), [2, 3, 4]);
+    let tokens = tensor::<B, 3, _>(&numbers(1, 2 * 3 * 4), [2, 3, 4]);
     let pad = bools(&[false, false, false, false, false, true], [2, 3]);
     let module = core::<B>(4, 2);
     let padded = module.forward(MhaInput::self_attn(tokens.clone()).mask_pad(pad)).context;
@@ -208,9 +208,9 @@ fn causal_flag_and_mask_agree<B: AutodiffBackend>() {
 /// (a NaN query silently becomes zeros).
 fn nan_is_neither_spread_nor_hidden<B: AutodiffBackend>() {
     for content in [1e10, f32::INFINITY, f32::NAN] {
-        let query = tensor::<B, 4>(&numbers(1, 8), [1, 2, 1, 4]);
+        let query = tensor::<B, 4, _>(&numbers(1, 8), [1, 2, 1, 4]);
         let spoil = |seed| {
-            let clean = tensor::<B, 4>(&numbers(seed, 8), [1, 2, 1, 4]);
+            let clean = tensor::<B, 4, _>(&numbers(seed, 8), [1, 2, 1, 4]);
             clean.slice_fill([0..1, 1..2, 0..1, 0..4], content).require_grad()
         };
         let (key, value) = (spoil(2), spoil(3));
@@ -237,8 +237,8 @@ fn weights_per_head_and_averaged<B: AutodiffBackend>() {
     let module =
         MultiHeadAttentionConfig::new(8, 4).with_dropout(0.2).init::<B>(&Default::default());
     let input = || {
-        let query = tensor::<B, 3>(&numbers(1, 2 * 3 * 8), [2, 3, 8]);
-        let memory = tensor::<B, 3>(&numbers(2, 2 * 6 * 8), [2, 6, 8]);
+        let query = tensor::<B, 3, _>(&numbers(1, 2 * 3 * 8), [2, 3, 8]);
+        let memory = tensor::<B, 3, _>(&numbers(2, 2 * 6 * 8), [2, 6, 8]);
         MhaInput::new(query, memory.clone(), memory)
     };
     let per_head = module.forward(input().weights(Weights::PerHead)).weights.unwrap();
@@ -249,7 +249,7 @@ fn weights_per_head_and_averaged<B: AutodiffBackend>() {
     assert_close(&floats(averaged), &mean, 1e-6);
 
     // One key: before dropout its weight is 1 in training too.
-    let one = MhaInput::self_attn(tensor::<B, 3>(&numbers(1, 8), [1, 1, 8]));
+    let one = MhaInput::self_attn(tensor::<B, 3, _>(&numbers(1, 8), [1, 1, 8]));
     let weights = module.forward(one.weights(Weights::PerHead)).weights.unwrap();
     assert_eq!(floats(weights), [1.0; 4]);
 }
@@ -318,7 +318,7 @@ fn strong_scores<B: AutodiffBackend>() {
         let scores = [1e4 + shift, -1e4 + shift, 1e4 - 1.0 + shift, shift];
         let device = Default::default();
         let zeros = |seq| Tensor::<B, 4>::zeros([1, seq, 1, 1], &device);
-        let value = tensor::<B, 4>(&[1.0, 2.0, 3.0, 4.0], [1, 4, 1, 1]);
+        let value = tensor::<B, 4, f32>(&[1.0, 2.0, 3.0, 4.0], [1, 4, 1, 1]);
         let options = AttentionOptions::default().bias(tensor(&scores, [1, 1, 1, 4]));
         floats(attention(zeros(1), zeros(4), value, &options).context)
     };
@@ -334,17 +334,17 @@ fn gradient_of_the_bias<B: AutodiffBackend>() {
     let zeros = |seq| Tensor::<B, 4>::zeros([1, seq, 1, 1], &device);
     let bias = Tensor::<B, 4>::zeros([1, 1, 1, 2], &device).require_grad();
     let options = AttentionOptions::default().bias(bias.clone());
-    let value = tensor::<B, 4>(&[1.0, 3.0], [1, 2, 1, 1]);
+    let value = tensor::<B, 4, f32>(&[1.0, 3.0], [1, 2, 1, 1]);
     let out = attention(zeros(1), zeros(2), value, &options).context;
     let gradient = bias.grad(&out.sum().backward()).unwrap();
     assert_close(&floats(gradient), &[-0.5, 0.5], 1e-6);
 
     let (batch, n_heads, seq) = (2, 3, 33);
     let qkv = [1, 2, 3].map(|seed| {
-        tensor::<B, 4>(&numbers(seed, batch * seq * n_heads * 4), [batch, seq, n_heads, 4])
+        tensor::<B, 4, _>(&numbers(seed, batch * seq * n_heads * 4), [batch, seq, n_heads, 4])
     });
     for dims in [[batch, n_heads, seq, seq], [1, n_heads, seq, seq], [1, 1, seq, seq]] {
-        let bias = tensor::<B, 4>(&numbers(4, dims.iter().product()), dims).require_grad();
+        let bias = tensor::<B, 4, _>(&numbers(4, dims.iter().product()), dims).require_grad();
         let options = AttentionOptions::default().bias(bias.clone()).causal();
         let [query, key, value] = qkv.clone();
         let out = attention(query, key, value, &options).context;

@@ -159,8 +159,10 @@ fn check_file(json: &str) {
         && let Ok(module) = config.try_init::<AnyBackend>(&Default::default())
     {
         // The parameters are drawn at first use: that must not panic either.
-        let tokens =
-            mha_tests::tensor::<AnyBackend, 3>(&vec![0.5; config.d_model], [1, 1, config.d_model]);
+        let tokens = mha_tests::tensor::<AnyBackend, 3, _>(
+            &vec![0.5f32; config.d_model],
+            [1, 1, config.d_model],
+        );
         module.forward(mha::MhaInput::self_attn(tokens));
     }
 }

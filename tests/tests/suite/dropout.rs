@@ -84,7 +84,7 @@ fn inactive_without_autodiff<B: AutodiffBackend>() {
 fn weights_are_before_dropout<B: AutodiffBackend>() {
     let config = MultiHeadAttentionConfig::new(6, 2).with_dropout(0.5);
     let module = config.init::<B>(&Default::default());
-    let tokens = tensor::<B, 3>(&numbers(1, 2 * 5 * 6), [2, 5, 6]);
+    let tokens = tensor::<B, 3, _>(&numbers(1, 2 * 5 * 6), [2, 5, 6]);
     for wanted in [Weights::PerHead, Weights::Averaged] {
         let out = module.forward(MhaInput::self_attn(tokens.clone()).weights(wanted));
         for sum in floats(out.weights.unwrap().sum_dim(3)) {

@@ -29,11 +29,11 @@ fn halves_are_there() {
 fn function<B: AutodiffBackend>() {
     for (dtype, epsilon) in halves::<B>() {
         let half = |seed, seq| {
-            let x = tensor::<B, 4>(&numbers(seed, 2 * seq * 3 * 4), [2, seq, 3, 4]);
-            x.cast(dtype).require_grad()
+            let x = tensor::<B, 4, _>(&numbers(seed, 2 * seq * 3 * 4), [2, seq, 3, 4]);
+            x.cast(dtype).detach().require_grad()
         };
         let in_half = [half(1, 5), half(2, 7), half(3, 7)];
-        let in_f32 = in_half.clone().map(|x| x.detach().cast(DType::F32).require_grad());
+        let in_f32 = in_half.clone().map(|x| x.cast(DType::F32).detach().require_grad());
         let run = |[query, key, value]: [Tensor<B, 4>; 3]| {
             let options = AttentionOptions::default().causal().return_weights();
             let out = attention(query.clone(), key.clone(), value.clone(), &options);

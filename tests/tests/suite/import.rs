@@ -47,7 +47,7 @@ fn trains<B: AutodiffBackend>() {
     let mut losses = Vec::new();
     for _ in 0..20 {
         let [tokens, memory] = inputs();
-        let target = tensor::<B, 3>(&numbers(3, 2 * 5 * 12), [2, 5, 12]);
+        let target = tensor::<B, 3, _>(&numbers(3, 2 * 5 * 12), [2, 5, 12]);
         let loss = (block.forward(tokens, memory) - target).powi_scalar(2).mean();
         losses.extend(floats(loss.clone()));
         let gradients = GradientsParams::from_grads(loss.backward(), &block);

@@ -51,9 +51,9 @@ fn causal_prefix_is_the_shorter_call<B: AutodiffBackend>() {
 fn hidden_keys_may_hold_anything<B: AutodiffBackend>() {
     let device = Default::default();
     let module = MultiHeadAttentionConfig::new(6, 2).with_dropout(0.0).init::<B>(&device);
-    let tokens = tensor::<B, 3>(&numbers(1, 2 * 5 * 6), [2, 5, 6]);
+    let tokens = tensor::<B, 3, _>(&numbers(1, 2 * 5 * 6), [2, 5, 6]);
     let run = |content: f32, which: usize| {
-        let memory = tensor::<B, 3>(&numbers(2, 2 * 7 * 6), [2, 7, 6]);
+        let memory = tensor::<B, 3, _>(&numbers(2, 2 * 7 * 6), [2, 7, 6]);
         let memory = memory.slice_fill([1..2, 3..5, 0..6], content).require_grad();
         let input = MhaInput::new(tokens.clone(), memory.clone(), memory.clone());
         let mut hidden = vec![false; 2 * 7];
@@ -88,7 +88,7 @@ fn hidden_keys_may_hold_anything<B: AutodiffBackend>() {
 fn empty_rows_have_no_gradient<B: AutodiffBackend>() {
     let [query, key, value] = qkv::<B>().map(Tensor::require_grad);
     let hidden: Vec<bool> = (0..2 * 5 * 7).map(|index| index / 7 % 5 == 2).collect();
-    let bias = tensor::<B, 4>(&numbers(4, 2 * 3 * 5 * 7), [2, 3, 5, 7]).require_grad();
+    let bias = tensor::<B, 4, _>(&numbers(4, 2 * 3 * 5 * 7), [2, 3, 5, 7]).require_grad();
     let options = AttentionOptions::default()
         .mask_attn(bools(&hidden, [2, 5, 7]))
         .bias(bias.clone())
@@ -119,15 +119,15 @@ fn heads_first_is_the_same<B: AutodiffBackend>() {
 /// Views of other tensors give what fresh copies give, output and gradients, and so does a gradient
 /// that comes in as a view.
 fn layouts_do_not_matter<B: AutodiffBackend>() {
-    let copy = |x: &Tensor<B, 4>| tensor::<B, 4>(&floats(x.clone()), x.dims()).require_grad();
+    let copy = |x: &Tensor<B, 4>| tensor::<B, 4, _>(&floats(x.clone()), x.dims()).require_grad();
     let options = AttentionOptions::default().causal();
-    let packed = tensor::<B, 4>(&numbers(1, 2 * 7 * 3 * 12), [2, 7, 3, 12]);
+    let packed = tensor::<B, 4, _>(&numbers(1, 2 * 7 * 3 * 12), [2, 7, 3, 12]);
     let sliced = [0, 4, 8].map(|start| packed.clone().narrow(3, start, 4));
     let swapped =
-        [1, 2, 3].map(|seed| tensor::<B, 4>(&numbers(seed, 168), [2, 3, 7, 4]).swap_dims(1, 2));
-    let expanded =
-        [1, 2, 3].map(|seed| tensor::<B, 4>(&numbers(seed, 84), [1, 7, 3, 4]).expand([2, 7, 3, 4]));
-    let d_context = tensor::<B, 4>(&numbers(4, 168), [2, 3, 7, 4]).swap_dims(1, 2);
+        [1, 2, 3].map(|seed| tensor::<B, 4, _>(&numbers(seed, 168), [2, 3, 7, 4]).swap_dims(1, 2));
+    let expanded = [1, 2, 3]
+        .map(|seed| tensor::<B, 4, _>(&numbers(seed, 84), [1, 7, 3, 4]).expand([2, 7, 3, 4]));
+    let d_context = tensor::<B, 4, _>(&numbers(4, 168), [2, 3, 7, 4]).swap_dims(1, 2);
     let one = Tensor::<B, 4>::ones([1, 1, 1, 1], &Default::default()).expand([2, 7, 3, 4]);
 
     for views in [sliced, swapped, expanded] {
