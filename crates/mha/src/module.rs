@@ -79,11 +79,11 @@ impl<B: Backend> MultiHeadAttention<B> {
     pub fn try_forward(&self, input: MhaInput<B>) -> Result<MhaOutput<B>, Error> {
         let (MhaInput { query, key, value, weights: wanted, .. }, options) = self.check(input)?;
 
-        let [query, key, value] = self.project(query, key, value); //                  [batch, seq, d_model]
-        let [query, key, value] = [query, key, value].map(|x| self.split_heads(x)); // [batch, seq, n_heads, head_dim]
-        let Attention { context, weights } = try_attention(query, key, value, &options)?;
-        let context = self.merge_heads(context); //                                    [batch, seq_q, d_model]
-        let context = linear(&self.output, context); //                                [batch, seq_q, d_model]
+        let [query, key, value] = self.project(query, key, value); //                        [batch, seq, d_model]
+        let [query, key, value] = [query, key, value].map(|x| self.split_heads(x)); //       [batch, seq, n_heads, head_dim]
+        let Attention { context, weights } = try_attention(query, key, value, &options)?; // [batch, seq_q, n_heads, head_dim]
+        let context = self.merge_heads(context); //                                          [batch, seq_q, d_model]
+        let context = linear(&self.output, context); //                                      [batch, seq_q, d_model]
 
         let weights = match wanted {
             Weights::Averaged => weights.map(mean_over_heads),

@@ -2,24 +2,20 @@
 //!
 //! Run in f64 it is the exact answer. Run in f32 it is the textbook formula in the precision of
 //! the paths under test, and its own error says how exact a path can be asked to be.
-//!
-//! # Example
-//!
-//! ```
-//! use mha::oracle::{Attention, Sizes};
-//!
-//! let sizes = Sizes { batch: 1, n_heads: 1, seq_q: 1, seq_k: 2, head_dim: 1, value_dim: 1 };
-//! let mut attention = Attention::<f64>::new(sizes, vec![0.0], vec![5.0, 7.0], vec![1.0, 3.0]);
-//! assert_eq!(attention.forward().context, [2.0]); // equal scores: the average
-//!
-//! attention.hide(|_batch, _head, _query, key| key == 1);
-//! assert_eq!(attention.forward().context, [1.0]);
-//! assert_eq!(attention.backward(&[1.0]).value, [1.0, 0.0]);
-//! ```
 
 use num_traits::Float;
 
 /// The sizes of one problem.
+///
+/// # Example
+///
+/// ```
+/// use mha::oracle::Sizes;
+///
+/// // Two queries over three keys, in one head of four features.
+/// let sizes = Sizes { batch: 1, n_heads: 1, seq_q: 2, seq_k: 3, head_dim: 4, value_dim: 4 };
+/// assert_eq!(sizes.seq_k, 3);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
     /// Independent entries.
@@ -37,6 +33,19 @@ pub struct Sizes {
 }
 
 /// One attention problem; tensors are row-major, in the layout that each field names.
+///
+/// # Example
+///
+/// ```
+/// use mha::oracle::{Attention, Sizes};
+///
+/// let sizes = Sizes { batch: 1, n_heads: 1, seq_q: 1, seq_k: 2, head_dim: 1, value_dim: 1 };
+/// let mut attention = Attention::<f64>::new(sizes, vec![0.0], vec![5.0, 7.0], vec![1.0, 3.0]);
+/// assert_eq!(attention.forward().context, [2.0]); // equal scores: the average
+///
+/// attention.hide(|_batch, _head, _query, key| key == 1);
+/// assert_eq!(attention.forward().context, [1.0]);
+/// ```
 #[derive(Debug, Clone)]
 pub struct Attention<T> {
     /// The sizes of all that follows.
@@ -60,6 +69,17 @@ pub struct Attention<T> {
 }
 
 /// What [`Attention::forward`] returns.
+///
+/// # Example
+///
+/// ```
+/// use mha::oracle::{Attention, Output, Sizes};
+///
+/// let sizes = Sizes { batch: 1, n_heads: 1, seq_q: 1, seq_k: 2, head_dim: 1, value_dim: 1 };
+/// let attention = Attention::<f64>::new(sizes, vec![0.0], vec![5.0, 7.0], vec![1.0, 3.0]);
+/// let expected = Output { context: vec![2.0], weights: vec![0.5, 0.5] };
+/// assert_eq!(attention.forward(), expected);
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Output<T> {
     /// `[batch, seq_q, n_heads, value_dim]`
@@ -69,6 +89,18 @@ pub struct Output<T> {
 }
 
 /// What [`Attention::backward`] returns, each in the layout of its input.
+///
+/// # Example
+///
+/// ```
+/// use mha::oracle::{Attention, Gradients, Sizes};
+///
+/// let sizes = Sizes { batch: 1, n_heads: 1, seq_q: 1, seq_k: 2, head_dim: 1, value_dim: 1 };
+/// let attention = Attention::<f64>::new(sizes, vec![0.0], vec![5.0, 7.0], vec![1.0, 3.0]);
+/// let Gradients { value, bias, .. } = attention.backward(&[1.0]);
+/// assert_eq!(value, [0.5, 0.5]);
+/// assert_eq!(bias, [-0.5, 0.5]);
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gradients<T> {
     /// `[batch, seq_q, n_heads, head_dim]`

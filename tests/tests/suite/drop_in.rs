@@ -12,7 +12,13 @@ use mha_tests::{
     assert_close, assert_same, coins, floats, max_error, numbers, on_every_backend, tensor, wide,
 };
 
-on_every_backend!(compat_is_bit_for_bit, default_is_close, mask_helpers, records_load);
+on_every_backend!(
+    compat_is_bit_for_bit,
+    compat_causal_is_bit_for_bit,
+    default_is_close,
+    mask_helpers,
+    records_load
+);
 
 const D_MODEL: usize = 15;
 const N_HEADS: usize = 3;
@@ -142,6 +148,17 @@ fn records_load<B: AutodiffBackend>() {
         assert_same(&weight(&loaded.output), &weight(&theirs.output));
         assert!(max_error(&weight(&loaded.query), &[0.0; D_MODEL * D_MODEL]) > 0.0);
     }
+}
+
+/// The causal rule in compatible mode is burn-nn with its causal mask.
+fn compat_causal_is_bit_for_bit<B: AutodiffBackend>() {
+    let config = MultiHeadAttentionConfig::new(D_MODEL, N_HEADS).burn_nn_compat();
+    let (theirs, ours) = pair::<B>(false, config);
+    let tokens: Tensor<B, 3> = call().query;
+    let mask = mha::generate_autoregressive_mask::<B>(BATCH, SEQ_Q, &Default::default());
+    let expected = theirs.forward(burn_nn::MhaInput::self_attn(tokens.clone()).mask_attn(mask));
+    let out = ours.forward(MhaInput::self_attn(tokens).causal());
+    assert_same(&floats(out.context), &floats(expected.context));
 }
 
 /// What a configuration saved by `burn::nn` 0.21 asks for, ours does.

@@ -10,6 +10,7 @@ on_every_backend!(
     causal_prefix_is_the_shorter_call,
     hidden_keys_may_hold_anything,
     empty_rows_have_no_gradient,
+    mask_and_infinite_bias,
     heads_first_is_the_same,
     layouts_do_not_matter,
 );
@@ -103,6 +104,28 @@ fn empty_rows_have_no_gradient<B: AutodiffBackend>() {
     assert!(floats(bias.grad(&gradients).unwrap().narrow(2, 2, 1)).iter().all(|&x| x == 0.0));
     for gradient in [query, key.grad(&gradients).unwrap(), value.grad(&gradients).unwrap()] {
         assert!(floats(gradient).iter().all(|x| x.is_finite()));
+    }
+}
+
+/// The mask wins over a bias of +∞ or NaN, and a bias of -∞ is a mask.
+fn mask_and_infinite_bias<B: AutodiffBackend>() {
+    let hidden: Vec<bool> = (0..5 * 7).map(|pair| pair % 3 == 0).collect();
+    let run = |hide: bool, there: f32| {
+        let [query, key, value] = qkv::<B>().map(Tensor::require_grad);
+        let bias: Vec<f32> = hidden.iter().map(|&hide| if hide { there } else { 0.0 }).collect();
+        let bias = tensor::<B, 4, _>(&bias, [1, 1, 5, 7]).require_grad();
+        let options = AttentionOptions::default().bias(bias.clone());
+        let options = if hide { options.mask_attn(bools(&hidden, [1, 5, 7])) } else { options };
+        let out = attention(query.clone(), key.clone(), value.clone(), &options).context;
+        let gradients = out.clone().powi_scalar(2).sum().backward();
+        let all = [query, key, value, bias].map(|x| floats(x.grad(&gradients).unwrap()));
+        [vec![floats(out)], all.to_vec()].concat()
+    };
+    let expected = run(true, 0.0);
+    for (hide, there) in [(true, f32::INFINITY), (true, f32::NAN), (false, f32::NEG_INFINITY)] {
+        for (ours, expected) in run(hide, there).iter().zip(&expected) {
+            assert_same(ours, expected);
+        }
     }
 }
 

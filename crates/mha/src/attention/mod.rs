@@ -15,6 +15,22 @@ use problem::Problem;
 pub(crate) use problem::{Sizes, check_like};
 
 /// What [`attention`] returns.
+///
+/// # Example
+///
+/// ```
+/// use burn::backend::NdArray;
+/// use burn::tensor::Tensor;
+/// use mha::{Attention, AttentionOptions, attention};
+///
+/// // One query, equal scores for two keys: the average of the values.
+/// let device = Default::default();
+/// let zeros = |seq| Tensor::<NdArray, 4>::zeros([1, seq, 1, 1], &device);
+/// let value = Tensor::from_data([[[[1.0]], [[3.0]]]], &device);
+/// let Attention { context, .. } =
+///     attention(zeros(1), zeros(2), value, &AttentionOptions::default());
+/// assert_eq!(context.into_scalar(), 2.0);
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Attention<B: Backend> {

@@ -42,7 +42,10 @@ pub(crate) fn attention<B: Backend>(problem: Problem<'_, B>) -> Attention<B> {
         }
         Masking::Overwrite { min_float } => {
             let scores = match hidden {
-                Some(hidden) => scores.mask_fill(hidden, min_float),
+                Some(hidden) => {
+                    let dims = scores.dims();
+                    scores.mask_fill(hidden.expand(dims), min_float)
+                }
                 None => scores,
             };
             overwritten_softmax(scores, options.quiet_softmax)
