@@ -42,8 +42,15 @@ impl Reference {
         let x = numbers.x.concat();
         let [q, k, v] = [&numbers.w_q, &numbers.w_k, &numbers.w_v].map(|w| linear(&x, w));
         // `[seq, d_model]` and `[seq, n_heads, head_dim]` lie in memory alike.
-        let sizes =
-            Sizes { batch: 1, n_heads, seq_q: seq, seq_k: seq, head_dim, value_dim: head_dim };
+        let sizes = Sizes {
+            n_heads,
+            n_kv_heads: n_heads,
+            seq_q: seq,
+            seq_k: seq,
+            head_dim,
+            value_dim: head_dim,
+            ..Sizes::ONE
+        };
         let oracle::Output { context, weights } = oracle::Attention::new(sizes, q, k, v).forward();
         Self { name: "f64 oracle", weights, output: linear(&context, &numbers.w_o) }
     }

@@ -37,7 +37,7 @@ pub(crate) fn five<B: Backend>(
 
     let projected = shape(&q);
     let q_first = first_token(&q);
-    let [q, k, v] = [q, k, v].map(|projected| layer.split_heads(projected));
+    let [q, k, v] = layer.split_heads(q, k, v);
     let [_, _, n_heads, head_dim] = q.dims();
     let (split, per_head) = (shape(&q), shape(&q.clone().swap_dims(1, 2)));
     heading(out, "2. split", &format!("{projected} → {split} → {per_head}"))?;

@@ -2,7 +2,7 @@
 
 use burn::tensor::{Bool, Tensor, TensorData, backend::Backend};
 use mha::oracle::{Attention, Sizes};
-use mha::{AttentionOptions, MhaInput};
+use mha::{AttentionOptions, MhaInput, MultiHeadAttentionConfig};
 
 use crate::{coins, numbers, tensor};
 
@@ -22,6 +22,12 @@ pub struct Case {
     pub name: &'static str,
     /// The sizes of the problem.
     pub sizes: Sizes,
+    /// For a module: `d_model`, `d_key`, `d_value` and `d_output`; all heads together if not given.
+    pub widths: Option<[usize; 4]>,
+    /// In place of 1/√head_dim.
+    pub scale: Option<f64>,
+    /// The cap of the scaled scores.
+    pub softcap: Option<f64>,
     /// Key padding: `[batch, seq_k]`.
     pub pad: Option<Mask<2>>,
     /// Pairs: `[batch, seq_q, seq_k]`.
@@ -43,6 +49,7 @@ pub fn cases() -> Vec<Case> {
     let sizes = |[batch, n_heads, seq_q, seq_k, head_dim, value_dim]: [usize; 6]| Sizes {
         batch,
         n_heads,
+        n_kv_heads: n_heads,
         seq_q,
         seq_k,
         head_dim,
@@ -51,6 +58,9 @@ pub fn cases() -> Vec<Case> {
     let plain = |name, all| Case {
         name,
         sizes: sizes(all),
+        widths: None,
+        scale: None,
+        softcap: None,
         pad: None,
         attn: None,
         heads: None,
@@ -59,7 +69,13 @@ pub fn cases() -> Vec<Case> {
         quiet_softmax: false,
         dropout: None,
     };
+    // Query heads in groups, each group with one key head.
+    let grouped = |name, all: [usize; 6], n_kv_heads| {
+        let case: Case = plain(name, all);
+        Case { sizes: Sizes { n_kv_heads, ..case.sizes }, ..case }
+    };
     let base = [2, 3, 5, 7, 11, 13];
+    let six_heads = [2, 6, 5, 7, 11, 13];
     let pad = Some(Mask { dims: [2, 7], percent: 30 });
     let attn = Some(Mask { dims: [2, 5, 7], percent: 40 });
     vec![
@@ -107,6 +123,34 @@ pub fn cases() -> Vec<Case> {
             bias: Some([1, 3, 1, 7]),
             ..plain("padding, causal, bias", base)
         },
+        Case { scale: Some(0.1), ..plain("scale", base) },
+        Case { scale: Some(0.0), ..plain("scale 0", base) },
+        Case { scale: Some(-0.3), attn, ..plain("negative scale, pairs", base) },
+        Case { softcap: Some(0.7), ..plain("softcap", base) },
+        Case {
+            scale: Some(1.0),
+            softcap: Some(2.0),
+            bias: Some([2, 3, 5, 7]),
+            causal: true,
+            ..plain("scale, softcap, bias, causal", base)
+        },
+        grouped("grouped heads", six_heads, 2),
+        grouped("one key head", six_heads, 1),
+        Case { pad, causal: true, ..grouped("grouped, padding, causal", six_heads, 3) },
+        Case {
+            heads: Some(Mask { dims: [2, 6, 5, 7], percent: 70 }),
+            bias: Some([1, 6, 5, 7]),
+            softcap: Some(1.5),
+            quiet_softmax: true,
+            dropout: Some((13, 0.2)),
+            ..grouped("grouped, everything", six_heads, 2)
+        },
+        Case { widths: Some([9, 10, 14, 15]), ..plain("free widths", base) },
+        Case {
+            pad,
+            widths: Some([9, 10, 14, 15]),
+            ..grouped("free widths, grouped", six_heads, 2)
+        },
     ]
 }
 
@@ -137,11 +181,11 @@ macro_rules! set_options {
 impl Case {
     /// The values of query, key and value, and a gradient of the context.
     pub fn inputs(&self) -> [Vec<f32>; 4] {
-        let Sizes { batch, n_heads, seq_q, seq_k, head_dim, value_dim } = self.sizes;
+        let Sizes { batch, n_heads, n_kv_heads, seq_q, seq_k, head_dim, value_dim } = self.sizes;
         [
             numbers(1, batch * seq_q * n_heads * head_dim),
-            numbers(2, batch * seq_k * n_heads * head_dim),
-            numbers(3, batch * seq_k * n_heads * value_dim),
+            numbers(2, batch * seq_k * n_kv_heads * head_dim),
+            numbers(3, batch * seq_k * n_kv_heads * value_dim),
             numbers(4, batch * seq_q * n_heads * value_dim),
         ]
     }
@@ -154,9 +198,14 @@ impl Case {
         attention
     }
 
-    /// Gives an oracle of these sizes the masks, bias and dropout of the case.
+    /// Gives an oracle of these sizes everything else of the case.
     pub fn add_options<T: From<f32> + num_traits::Float>(&self, attention: &mut Attention<T>) {
         let Sizes { seq_q, seq_k, .. } = self.sizes;
+        let number = |x: f64| <T as num_traits::NumCast>::from(x).expect("a small number");
+        if let Some(scale) = self.scale {
+            attention.scale = number(scale);
+        }
+        attention.softcap = self.softcap.map(number);
         if let Some(mask) = self.pad {
             let hidden = mask.values();
             attention.hide(|b, _, _, j| hidden[at(mask.dims, [b, j])]);
@@ -189,6 +238,12 @@ impl Case {
         let mut options = AttentionOptions::default().return_weights();
         let bias = self.bias_tensor();
         set_options!(self, options, bias);
+        if let Some(scale) = self.scale {
+            options = options.scale(scale);
+        }
+        if let Some(cap) = self.softcap {
+            options = options.softcap(cap);
+        }
         if let Some((_, probability)) = self.dropout {
             options = options.dropout(probability);
         }
@@ -196,6 +251,28 @@ impl Case {
             options = options.quiet_softmax();
         }
         (options, bias)
+    }
+
+    /// The configuration of the case's module.
+    pub fn config(&self) -> MultiHeadAttentionConfig {
+        let Sizes { n_heads, n_kv_heads, head_dim, value_dim, .. } = self.sizes;
+        let [d_model, d_key, d_value, d_output] = self.module_widths();
+        let mut config = MultiHeadAttentionConfig::new(d_model, n_heads)
+            .with_n_kv_heads(n_kv_heads)
+            .with_head_dim(head_dim)
+            .with_value_dim(value_dim)
+            .with_d_key(d_key)
+            .with_d_value(d_value)
+            .with_d_output(d_output)
+            .with_dropout(self.dropout.map_or(0.0, |(_, probability)| probability))
+            .with_quiet_softmax(self.quiet_softmax);
+        (config.scale, config.softcap) = (self.scale, self.softcap);
+        config
+    }
+
+    /// `d_model`, `d_key`, `d_value` and `d_output` of the case's module.
+    pub fn module_widths(&self) -> [usize; 4] {
+        self.widths.unwrap_or([self.sizes.n_heads * self.sizes.head_dim; 4])
     }
 
     /// Gives a module's input the masks, bias and seed of the case.

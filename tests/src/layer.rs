@@ -13,12 +13,13 @@ use crate::{Case, floats, numbers, tensor};
 #[derive(Debug, Clone)]
 pub struct Layer<T> {
     case: Case,
-    d_model: usize,
-    /// Query `[batch, seq_q, d_model]`, key and value `[batch, seq_k, d_model]`.
+    /// `[d_input, d_output]` of query, key, value and output.
+    shapes: [[usize; 2]; 4],
+    /// Query `[batch, seq_q, d_model]`, key `[batch, seq_k, d_key]`, value `[batch, seq_k, d_value]`.
     pub inputs: [Vec<T>; 3],
-    /// Weights of query, key, value and output, each `[d_model, d_model]`.
+    /// Weights of query, key, value and output, each `[d_input, d_output]`.
     pub weights: [Vec<T>; 4],
-    /// Biases of query, key, value and output, each `[d_model]`.
+    /// Biases of query, key, value and output, each `[d_output]`.
     pub biases: [Vec<T>; 4],
 }
 
@@ -36,31 +37,38 @@ pub struct LayerGradients<T> {
 }
 
 impl<T: Float + From<f32>> Layer<T> {
-    /// A layer for a case whose keys and values have heads of one width.
+    /// The layer of a case.
     pub fn new(case: &Case) -> Self {
-        let sizes = case.sizes;
-        assert_eq!(sizes.head_dim, sizes.value_dim, "a module has heads of one width");
-        let d_model = sizes.n_heads * sizes.head_dim;
-        let (q, k) = (sizes.batch * sizes.seq_q * d_model, sizes.batch * sizes.seq_k * d_model);
-        let draw = |seed, count| numbers(seed, count).into_iter().map(Into::into).collect();
-        // Weights of ±1.5/√d_model keep every product of the size of its input.
-        let shrink = T::one() / <T as From<f32>>::from(d_model as f32).sqrt();
-        // Through f32, so that both precisions start from the same numbers.
-        let weight = |seed| {
-            let scaled = numbers(seed, d_model * d_model).into_iter();
-            let shrink = shrink.to_f32().expect("a small number");
-            scaled.map(|x| (x * shrink).into()).collect()
+        let Sizes { batch, n_heads, n_kv_heads, seq_q, seq_k, head_dim, value_dim } = case.sizes;
+        let [d_model, d_key, d_value, d_output] = case.module_widths();
+        let shapes = [
+            [d_model, n_heads * head_dim],
+            [d_key, n_kv_heads * head_dim],
+            [d_value, n_kv_heads * value_dim],
+            [n_heads * value_dim, d_output],
+        ];
+        let draw = |seed: usize, count| {
+            numbers(seed as u64, count).into_iter().map(Into::into).collect::<Vec<T>>()
         };
+        // Weights of ±1.5/√d_input keep every product of the size of its input; shrunk in f32, so
+        // that both precisions start from the same numbers.
+        let weight = |index: usize| {
+            let [d_input, d_output] = shapes[index];
+            let shrink = 1.0 / (d_input as f32).sqrt();
+            let all = numbers(31 + index as u64, d_input * d_output).into_iter();
+            all.map(|x| (x * shrink).into()).collect()
+        };
+        let rows = [batch * seq_q, batch * seq_k, batch * seq_k];
         Self {
             case: case.clone(),
-            d_model,
-            inputs: [draw(21, q), draw(22, k), draw(23, k)],
-            weights: [31, 32, 33, 34].map(weight),
-            biases: [41, 42, 43, 44].map(|seed| draw(seed, d_model)),
+            shapes,
+            inputs: [0, 1, 2].map(|index| draw(21 + index, rows[index] * shapes[index][0])),
+            weights: [0, 1, 2, 3].map(weight),
+            biases: [0, 1, 2, 3].map(|index| draw(41 + index, shapes[index][1])),
         }
     }
 
-    /// The output `[batch, seq_q, d_model]` and the weights.
+    /// The output `[batch, seq_q, d_output]` and the weights.
     pub fn forward(&self) -> Output<T> {
         let Output { context, weights } = self.attention().forward();
         let context = self.project(3, &context);
@@ -85,10 +93,11 @@ impl<T: Float + From<f32>> Layer<T> {
         let back = |index: usize, input: &[T], d_output: &[T]| {
             let [input, weight, d_output] = [input, &self.weights[index], d_output]
                 .map(|x| x.iter().copied().map(term).collect::<Vec<_>>());
-            linear_backward(&input, &weight, &d_output, self.d_model)
+            linear_backward(&input, &weight, &d_output, self.shapes[index][1])
         };
         let [_, w_output, b_output] = back(3, &context, d_output);
-        let [d_context, ..] = linear_backward(&context, &self.weights[3], d_output, self.d_model);
+        let [d_context, ..] =
+            linear_backward(&context, &self.weights[3], d_output, self.shapes[3][1]);
         let inner = attention.backward(&d_context);
         let [x_query, w_query, b_query] = back(0, &self.inputs[0], &inner.query);
         let [x_key, w_key, b_key] = back(1, &self.inputs[1], &inner.key);
@@ -109,17 +118,19 @@ impl<T: Float + From<f32>> Layer<T> {
     }
 
     fn project(&self, index: usize, input: &[T]) -> Vec<T> {
-        linear(input, &self.weights[index], Some(&self.biases[index]), self.d_model)
+        linear(input, &self.weights[index], Some(&self.biases[index]), self.shapes[index][0])
     }
 }
 
 impl<T: Float + Element> Layer<T> {
     /// Gives a module these parameters, in this precision.
     pub fn fill<B: Backend>(&self, mut module: MultiHeadAttention<B>) -> MultiHeadAttention<B> {
-        let d_model = self.d_model;
-        let linear = |index: usize| Linear {
-            weight: Param::from_tensor(tensor(&self.weights[index], [d_model, d_model])),
-            bias: Some(Param::from_tensor(tensor(&self.biases[index], [d_model]))),
+        let linear = |index: usize| {
+            let [d_input, d_output] = self.shapes[index];
+            Linear {
+                weight: Param::from_tensor(tensor(&self.weights[index], [d_input, d_output])),
+                bias: Some(Param::from_tensor(tensor(&self.biases[index], [d_output]))),
+            }
         };
         module.query = linear(0);
         module.key = linear(1);
@@ -131,8 +142,11 @@ impl<T: Float + Element> Layer<T> {
     /// The inputs as tensors that track gradients.
     pub fn tensors<B: Backend>(&self) -> [Tensor<B, 3>; 3] {
         let Sizes { batch, seq_q, seq_k, .. } = self.case.sizes;
-        let dims = [seq_q, seq_k, seq_k].map(|seq| [batch, seq, self.d_model]);
-        [0, 1, 2].map(|index| tensor(&self.inputs[index], dims[index]).require_grad())
+        let seq = [seq_q, seq_k, seq_k];
+        [0, 1, 2].map(|index| {
+            let dims = [batch, seq[index], self.shapes[index][0]];
+            tensor(&self.inputs[index], dims).require_grad()
+        })
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Once;
 
 use burn::backend::{Autodiff, NdArray};
 use burn::tensor::{DType, Tensor, set_default_dtypes};
-use mha::{MhaInput, MultiHeadAttention, MultiHeadAttentionConfig};
+use mha::{MhaInput, MultiHeadAttention};
 use mha_tests::{Case, Layer, cases, numbers, tensor};
 
 type B = Autodiff<NdArray<f64>>;
@@ -25,20 +25,12 @@ fn floats<const D: usize>(tensor: Tensor<NdArray<f64>, D>) -> Vec<f64> {
 }
 
 fn module_of(case: &Case, layer: &Layer<f64>) -> MultiHeadAttention<B> {
-    let d_model = case.sizes.n_heads * case.sizes.head_dim;
-    let config = MultiHeadAttentionConfig::new(d_model, case.sizes.n_heads)
-        .with_dropout(case.dropout.map_or(0.0, |(_, probability)| probability))
-        .with_quiet_softmax(case.quiet_softmax);
-    layer.fill(config.init::<B>(&Default::default()))
+    layer.fill(case.config().init::<B>(&Default::default()))
 }
 
+/// The cases but for those whose bias tensors are f32, and the slowest.
 fn module_cases() -> impl Iterator<Item = Case> {
-    cases().into_iter().filter(|case| case.bias.is_none() && case.name != "longer").map(
-        |mut case| {
-            case.sizes.value_dim = case.sizes.head_dim;
-            case
-        },
-    )
+    cases().into_iter().filter(|case| case.bias.is_none() && case.name != "longer")
 }
 
 #[track_caller]

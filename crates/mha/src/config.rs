@@ -4,6 +4,7 @@ use burn::config::Config;
 use burn::tensor::backend::Backend;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::attention::{check_scale, check_softcap};
 use crate::init::{self, Role};
 use crate::{Error, MhaInitializer, MultiHeadAttention};
 
@@ -29,10 +30,38 @@ use crate::{Error, MhaInitializer, MultiHeadAttention};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct MultiHeadAttentionConfig {
-    /// Features of a token, in and out; a positive multiple of `n_heads`, below 65,536.
+    /// Features of a token, in and out. Like every width here, also that of all heads together, at
+    /// least 1 and below 65,536.
     pub d_model: usize,
-    /// Heads that attend side by side, each on `d_model / n_heads` features.
+    /// Heads that attend side by side.
     pub n_heads: usize,
+    /// Heads of keys and values, a divisor of `n_heads`. Default: `n_heads`. Fewer are grouped-query
+    /// attention, one is multi-query: query head `h` reads key head `h / (n_heads / n_kv_heads)`.
+    /// Ainslie et al. 2023: <https://arxiv.org/abs/2305.13245>.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n_kv_heads: Option<usize>,
+    /// Features of a query and a key in one head. Default: `d_model / n_heads`, without remainder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head_dim: Option<usize>,
+    /// Features of a value in one head. Default: `head_dim`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value_dim: Option<usize>,
+    /// Features of a token that keys are made of, PyTorch's `kdim`. Default: `d_model`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub d_key: Option<usize>,
+    /// Features of a token that values are made of, PyTorch's `vdim`. Default: `d_model`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub d_value: Option<usize>,
+    /// Features of a token that comes out. Default: `d_model`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub d_output: Option<usize>,
+    /// What the products of query and key are multiplied by. Default: 1/√head_dim. T5 has 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<f64>,
+    /// Keeps the scaled scores s within ±c as c · tanh(s / c), before bias and masks. Default: off.
+    /// Gemma 2 has 50.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub softcap: Option<f64>,
     /// Probability in `[0, 1)` that training drops a weight. Default: 0.1, as in `burn::nn`.
     #[serde(default = "default_dropout")]
     pub dropout: f64,
@@ -118,12 +147,68 @@ impl MultiHeadAttentionConfig {
         Self {
             d_model,
             n_heads,
+            n_kv_heads: None,
+            head_dim: None,
+            value_dim: None,
+            d_key: None,
+            d_value: None,
+            d_output: None,
+            scale: None,
+            softcap: None,
             dropout: default_dropout(),
             bias: ProjectionBias::default(),
             initializer: MhaInitializer::default(),
             quiet_softmax: false,
             masking: Masking::default(),
         }
+    }
+
+    /// Sets the heads of keys and values, a divisor of `n_heads`.
+    pub fn with_n_kv_heads(mut self, n_kv_heads: usize) -> Self {
+        self.n_kv_heads = Some(n_kv_heads);
+        self
+    }
+
+    /// Sets the features of a query and a key in one head.
+    pub fn with_head_dim(mut self, head_dim: usize) -> Self {
+        self.head_dim = Some(head_dim);
+        self
+    }
+
+    /// Sets the features of a value in one head.
+    pub fn with_value_dim(mut self, value_dim: usize) -> Self {
+        self.value_dim = Some(value_dim);
+        self
+    }
+
+    /// Sets the features of a token that keys are made of, PyTorch's `kdim`.
+    pub fn with_d_key(mut self, d_key: usize) -> Self {
+        self.d_key = Some(d_key);
+        self
+    }
+
+    /// Sets the features of a token that values are made of, PyTorch's `vdim`.
+    pub fn with_d_value(mut self, d_value: usize) -> Self {
+        self.d_value = Some(d_value);
+        self
+    }
+
+    /// Sets the features of a token that comes out.
+    pub fn with_d_output(mut self, d_output: usize) -> Self {
+        self.d_output = Some(d_output);
+        self
+    }
+
+    /// Sets what the products of query and key are multiplied by.
+    pub fn with_scale(mut self, scale: f64) -> Self {
+        self.scale = Some(scale);
+        self
+    }
+
+    /// Keeps the scaled scores within ±`cap`; see [`softcap`](Self::softcap).
+    pub fn with_softcap(mut self, cap: f64) -> Self {
+        self.softcap = Some(cap);
+        self
     }
 
     /// Sets the probability in `[0, 1)` that training drops a weight.
@@ -191,20 +276,30 @@ impl MultiHeadAttentionConfig {
     ///
     /// # Errors
     ///
-    /// - `d_model` or `n_heads` is 0, `d_model` is 65,536 or more, or `n_heads` does not divide it
-    /// - `dropout` is outside `[0, 1)`
+    /// - a width or a number of heads is 0, or a width is 65,536 or more
+    /// - `n_kv_heads` does not divide `n_heads`, or `n_heads` does not divide `d_model` and there is
+    ///   no `head_dim`
+    /// - `dropout` is outside `[0, 1)`, `softcap` outside `[1e-30, 1e30]`, or `scale` not finite
     /// - `initializer` has a number that nothing can be drawn from, or `min_float` is not finite
     pub fn try_init<B: Backend>(&self, device: &B::Device) -> Result<MultiHeadAttention<B>, Error> {
-        self.check()?;
-        let square = [self.d_model, self.d_model];
-        let linear = |role, bias| self.initializer.linear(role, square, bias, device);
+        let widths = self.widths()?;
+        self.check_numbers()?;
+        let [query, key, value, output] = widths.projections();
+        // PyTorch stacks the three matrices where they take the same tokens.
+        let same_tokens = query[0] == key[0] && query[0] == value[0];
+        let stacked = query[1] + key[1] + value[1];
+        let linear = |shape: [usize; 2], bias| {
+            let role = Role::Input { stacked: if same_tokens { stacked } else { shape[1] } };
+            self.initializer.linear(role, shape, bias, device)
+        };
         Ok(MultiHeadAttention {
-            query: linear(Role::Input, self.bias.query),
-            key: linear(Role::Input, self.bias.key),
-            value: linear(Role::Input, self.bias.value),
-            output: linear(Role::Output, self.bias.output),
-            d_model: self.d_model,
-            n_heads: self.n_heads,
+            query: linear(query, self.bias.query),
+            key: linear(key, self.bias.key),
+            value: linear(value, self.bias.value),
+            output: self.initializer.linear(Role::Output, output, self.bias.output, device),
+            widths,
+            scale: self.scale,
+            softcap: self.softcap,
             dropout: self.dropout,
             quiet_softmax: self.quiet_softmax,
             masking: self.masking,
@@ -221,22 +316,12 @@ impl MultiHeadAttentionConfig {
         self.try_init(device).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    fn check(&self) -> Result<(), Error> {
-        let &Self { d_model, n_heads, dropout, .. } = self;
-        if n_heads == 0 {
-            return Err(Error::value("n_heads", "be at least 1", n_heads));
+    fn check_numbers(&self) -> Result<(), Error> {
+        if !(0.0..1.0).contains(&self.dropout) {
+            return Err(Error::value("dropout", "be a probability in [0, 1)", self.dropout));
         }
-        // Burn's GPU kernels count elements in 32 bits, and 65,536² is 2³².
-        if !(1..65_536).contains(&d_model) {
-            return Err(Error::value("d_model", "be at least 1 and below 65536", d_model));
-        }
-        if d_model % n_heads != 0 {
-            let actual = format!("n_heads {n_heads} and d_model {d_model}");
-            return Err(Error::value("n_heads", "divide d_model", actual));
-        }
-        if !(0.0..1.0).contains(&dropout) {
-            return Err(Error::value("dropout", "be a probability in [0, 1)", dropout));
-        }
+        check_scale(self.scale)?;
+        check_softcap(self.softcap)?;
         self.initializer.check()?;
         match self.masking {
             Masking::Overwrite { min_float } if !(min_float as f32).is_finite() => {

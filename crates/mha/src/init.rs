@@ -29,9 +29,10 @@ pub enum MhaInitializer {
     /// As `burn::nn`: every weight and every bias uniform in ±1/√d_in.
     #[default]
     BurnNn,
-    /// As `torch.nn.MultiheadAttention`: the query, key and value weights are one stacked
-    /// `[3 * d_model, d_model]` matrix to Xavier's rule, so uniform in ±√(6 / (4 * d_model));
-    /// the output weight is uniform in ±1/√d_model; biases are 0.
+    /// As `torch.nn.MultiheadAttention`: where query, key and value take tokens of one width, their
+    /// weights are one stacked matrix to Xavier's rule, so uniform in ±√(6 / (d_in + d_out)) with
+    /// the d_out of all three; elsewhere each is a matrix of its own. The output weight is uniform
+    /// in ±1/√d_in; biases are 0.
     PyTorch,
     /// The same initializer for every weight and bias, as `burn::nn` does with its `initializer`.
     /// With [`Initializer::Orthogonal`], which has no meaning for a vector, biases are 0.
@@ -45,9 +46,12 @@ impl From<Initializer> for MhaInitializer {
 }
 
 /// Which of the four projections a matrix belongs to.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 pub(crate) enum Role {
-    Input,
+    /// Query, key or value; `stacked` is the output width of the matrix that PyTorch has for it.
+    Input {
+        stacked: usize,
+    },
     Output,
 }
 
@@ -60,18 +64,20 @@ impl MhaInitializer {
         bias: bool,
         device: &B::Device,
     ) -> Linear<B> {
-        let weight = self.weight(role, d_input, d_output);
+        let weight = self.weight(role, d_input);
         let weight = weight.init_with([d_input, d_output], Some(d_input), Some(d_output), device);
         let bias: Option<Param<Tensor<B, 1>>> =
             bias.then(|| self.bias().init_with([d_output], Some(d_input), Some(d_output), device));
         Linear { weight, bias }
     }
 
-    fn weight(&self, role: Role, d_input: usize, d_output: usize) -> Initializer {
+    fn weight(&self, role: Role, d_input: usize) -> Initializer {
         let uniform = |bound: f64| Initializer::Uniform { min: -bound, max: bound };
         match (self, role) {
             (Self::BurnNn, _) => burn_nn_default(),
-            (Self::PyTorch, Role::Input) => uniform((6.0 / (d_input + 3 * d_output) as f64).sqrt()),
+            (Self::PyTorch, Role::Input { stacked }) => {
+                uniform((6.0 / (d_input + stacked) as f64).sqrt())
+            }
             (Self::PyTorch, Role::Output) => uniform(1.0 / (d_input as f64).sqrt()),
             (Self::Each(initializer), _) => initializer.clone(),
         }

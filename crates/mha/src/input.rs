@@ -121,7 +121,7 @@ impl<B: Backend> MhaInput<B> {
         self
     }
 
-    /// Adds to the scaled scores: `[batch, n_heads, seq_q, seq_k]`, where any axis may be 1.
+    /// Adds to the scaled and capped scores: `[batch, n_heads, seq_q, seq_k]`, where any axis may be 1.
     /// Where it is -∞ the pair is hidden. Gradients flow into it.
     pub fn bias(mut self, bias: Tensor<B, 4>) -> Self {
         self.options = self.options.bias(bias);

@@ -10,7 +10,8 @@
 //! - Masks are `true` where attention is forbidden (Burn's sense; PyTorch's
 //!   `scaled_dot_product_attention` and JAX mean the opposite).
 //! - Causal aligns at the bottom right: query `i` sees key `j` when `j <= i + seq_k - seq_q`.
-//! - Scores are scaled by 1/√head_dim, then the bias is added, then hidden pairs leave.
+//! - Scores are scaled (by 1/√head_dim), then capped, then the bias is added, then hidden pairs leave.
+//! - With fewer key heads, query head `h` reads key head `h / (n_heads / n_kv_heads)`.
 //! - A query that sees no key gets zeros, never NaN, and no gradient passes through it. A key
 //!   hidden from every query may hold anything, NaN too; one that some query sees must be finite.
 //! - Dropout drops weights after the softmax, on backends with autodiff only.
@@ -40,6 +41,7 @@ mod input;
 mod module;
 pub mod oracle;
 mod record;
+mod widths;
 
 pub use attention::{Attention, AttentionOptions, attention, attention_heads_first, try_attention};
 pub use burn::nn::attention::{

@@ -6,6 +6,7 @@ use burn::tensor::{Tensor, backend::Backend};
 
 use crate::attention::{Attention, Sizes, check_like, try_attention};
 use crate::error::check_shape;
+use crate::widths::Widths;
 use crate::{AttentionOptions, Error, Masking, MhaInput, MhaOutput, Weights};
 
 /// Multi-head attention with its four projections.
@@ -43,9 +44,11 @@ pub struct MultiHeadAttention<B: Backend> {
     /// From the merged heads to the output.
     pub output: Linear<B>,
     #[module(skip)]
-    pub(crate) d_model: usize,
+    pub(crate) widths: Widths,
     #[module(skip)]
-    pub(crate) n_heads: usize,
+    pub(crate) scale: Option<f64>,
+    #[module(skip)]
+    pub(crate) softcap: Option<f64>,
     #[module(skip)]
     pub(crate) dropout: f64,
     #[module(skip)]
@@ -59,8 +62,11 @@ impl<B: Backend> MultiHeadAttention<B> {
     ///
     /// # Shapes
     ///
-    /// - query: `[batch, seq_q, d_model]`; key and value: `[batch, seq_k, d_model]`
-    /// - context: `[batch, seq_q, d_model]`
+    /// - query: `[batch, seq_q, d_model]`
+    /// - key: `[batch, seq_k, d_key]`; value: `[batch, seq_k, d_value]`
+    /// - context: `[batch, seq_q, d_output]`
+    ///
+    /// `d_key`, `d_value` and `d_output` are `d_model` unless the configuration says otherwise.
     ///
     /// # Panics
     ///
@@ -79,11 +85,11 @@ impl<B: Backend> MultiHeadAttention<B> {
     pub fn try_forward(&self, input: MhaInput<B>) -> Result<MhaOutput<B>, Error> {
         let (MhaInput { query, key, value, weights: wanted, .. }, options) = self.check(input)?;
 
-        let [query, key, value] = self.project(query, key, value); //                        [batch, seq, d_model]
-        let [query, key, value] = [query, key, value].map(|x| self.split_heads(x)); //       [batch, seq, n_heads, head_dim]
-        let Attention { context, weights } = try_attention(query, key, value, &options)?; // [batch, seq_q, n_heads, head_dim]
-        let context = self.merge_heads(context); //                                          [batch, seq_q, d_model]
-        let context = linear(&self.output, context); //                                      [batch, seq_q, d_model]
+        let [query, key, value] = self.project(query, key, value); //                        [batch, seq, heads * head_dim]
+        let [query, key, value] = self.split_heads(query, key, value); //                    [batch, seq, heads, head_dim]
+        let Attention { context, weights } = try_attention(query, key, value, &options)?; // [batch, seq_q, n_heads, value_dim]
+        let context = self.merge_heads(context); //                                          [batch, seq_q, n_heads * value_dim]
+        let context = linear(&self.output, context); //                                      [batch, seq_q, d_output]
 
         let weights = match wanted {
             Weights::Averaged => weights.map(mean_over_heads),
@@ -92,7 +98,8 @@ impl<B: Backend> MultiHeadAttention<B> {
         Ok(MhaOutput { context, weights })
     }
 
-    /// Step 1: query, key and value, each `[batch, seq, d_model]`, times their weights.
+    /// Step 1: query, key and value, each `[batch, seq, features]`, times their weights:
+    /// `[batch, seq, heads * head_dim]`.
     pub fn project(
         &self,
         query: Tensor<B, 3>,
@@ -102,32 +109,57 @@ impl<B: Backend> MultiHeadAttention<B> {
         [linear(&self.query, query), linear(&self.key, key), linear(&self.value, value)]
     }
 
-    /// Step 2: `[batch, seq, d_model]` to `[batch, seq, n_heads, head_dim]`, one slice of features
-    /// per head.
-    pub fn split_heads(&self, projected: Tensor<B, 3>) -> Tensor<B, 4> {
-        let [batch, seq, _] = projected.dims();
-        projected.reshape([batch, seq, self.n_heads, self.head_dim()])
+    /// Step 2: one slice of features per head, `[batch, seq, n_heads, head_dim]` for the query,
+    /// `[batch, seq, n_kv_heads, head_dim]` for the key and `[batch, seq, n_kv_heads, value_dim]` for
+    /// the value.
+    pub fn split_heads(
+        &self,
+        query: Tensor<B, 3>,
+        key: Tensor<B, 3>,
+        value: Tensor<B, 3>,
+    ) -> [Tensor<B, 4>; 3] {
+        let Widths { n_heads, n_kv_heads, head_dim, value_dim, .. } = self.widths;
+        let split = |x: Tensor<B, 3>, heads: usize, width: usize| {
+            let [batch, seq, _] = x.dims();
+            x.reshape([batch, seq, heads, width])
+        };
+        [
+            split(query, n_heads, head_dim),
+            split(key, n_kv_heads, head_dim),
+            split(value, n_kv_heads, value_dim),
+        ]
     }
 
-    /// Step 4: `[batch, seq, n_heads, head_dim]` to `[batch, seq, d_model]`, the heads side by side.
+    /// Step 4: `[batch, seq, n_heads, value_dim]` to `[batch, seq, n_heads * value_dim]`, the heads
+    /// side by side.
     pub fn merge_heads(&self, context: Tensor<B, 4>) -> Tensor<B, 3> {
-        let [batch, seq, ..] = context.dims();
-        context.reshape([batch, seq, self.d_model])
+        let [batch, seq, n_heads, value_dim] = context.dims();
+        context.reshape([batch, seq, n_heads * value_dim])
     }
 
     /// Features of a token, in and out.
     pub fn d_model(&self) -> usize {
-        self.d_model
+        self.widths.d_model
     }
 
     /// Heads that attend side by side.
     pub fn n_heads(&self) -> usize {
-        self.n_heads
+        self.widths.n_heads
     }
 
-    /// Features of one head: `d_model / n_heads`.
+    /// Heads of keys and values.
+    pub fn n_kv_heads(&self) -> usize {
+        self.widths.n_kv_heads
+    }
+
+    /// Features of a query and a key in one head.
     pub fn head_dim(&self) -> usize {
-        self.d_model / self.n_heads
+        self.widths.head_dim
+    }
+
+    /// Features of a value in one head.
+    pub fn value_dim(&self) -> usize {
+        self.widths.value_dim
     }
 
     /// The call, checked before anything is computed, with the options that the module adds.
@@ -135,25 +167,22 @@ impl<B: Backend> MultiHeadAttention<B> {
         let MhaInput { query, key, value, options, weights } = &input;
         let [batch, seq_q, _] = query.dims();
         let [_, seq_k, _] = key.dims();
-        let d_model = self.d_model;
-        let sizes = Sizes {
-            batch,
-            seq_q,
-            seq_k,
-            n_heads: self.n_heads,
-            head_dim: self.head_dim(),
-            value_dim: self.head_dim(),
-        };
+        let Widths { d_model, d_key, d_value, n_heads, n_kv_heads, head_dim, value_dim, .. } =
+            self.widths;
+        let sizes = Sizes { batch, seq_q, seq_k, n_heads, n_kv_heads, head_dim, value_dim };
         let axes = ["batch", "seq_q", "d_model"];
         check_shape("query", axes, [batch, seq_q, d_model], query.dims())?;
-        let axes = ["batch", "seq_k", "d_model"];
-        check_shape("key", axes, [batch, seq_k, d_model], key.dims())?;
-        check_shape("value", axes, [batch, seq_k, d_model], value.dims())?;
+        let axes = ["batch", "seq_k", "d_key"];
+        check_shape("key", axes, [batch, seq_k, d_key], key.dims())?;
+        let axes = ["batch", "seq_k", "d_value"];
+        check_shape("value", axes, [batch, seq_k, d_value], value.dims())?;
         check_like("query", query, "the parameter query.weight", &self.query.weight.val())?;
         check_like("key", key, "query", query)?;
         check_like("value", value, "query", query)?;
 
         let mut options = options.clone();
+        options.scale = self.scale;
+        options.softcap = self.softcap;
         options.dropout.probability = self.dropout;
         options.quiet_softmax = self.quiet_softmax;
         options.masking = self.masking;
@@ -174,9 +203,12 @@ impl<B: Backend> MultiHeadAttention<B> {
             return input;
         }
         if let Some(hidden) = options.masks.hidden_keys(sizes, &input.key.device()) {
-            let rows = hidden.unsqueeze_dim::<3>(2).expand(input.key.dims());
-            input.key = input.key.mask_fill(rows.clone(), 0.0);
-            input.value = input.value.mask_fill(rows, 0.0);
+            let rows = hidden.unsqueeze_dim::<3>(2);
+            let zero = |x: Tensor<B, 3>| {
+                let dims = x.dims();
+                x.mask_fill(rows.clone().expand(dims), 0.0)
+            };
+            (input.key, input.value) = (zero(input.key), zero(input.value));
         }
         input
     }
@@ -204,10 +236,20 @@ impl<B: Backend> ModuleDisplay for MultiHeadAttention<B> {
     }
 
     fn custom_content(&self, content: Content) -> Option<Content> {
-        content
-            .add("d_model", &self.d_model)
-            .add("n_heads", &self.n_heads)
+        let Widths { d_model, d_key, d_value, d_output, .. } = self.widths;
+        let content = content.add("d_model", &d_model);
+        let others = [("d_key", d_key), ("d_value", d_value), ("d_output", d_output)];
+        let others = others.iter().filter(|(_, width)| *width != d_model);
+        let content = others.fold(content, |content, (name, width)| content.add(name, width));
+        let content = content
+            .add("n_heads", &self.n_heads())
+            .add("n_kv_heads", &self.n_kv_heads())
             .add("head_dim", &self.head_dim())
+            .add("value_dim", &self.value_dim());
+        let numbers = [("scale", self.scale), ("softcap", self.softcap)];
+        let numbers = numbers.iter().filter_map(|(name, x)| Some((name, (*x)?)));
+        numbers
+            .fold(content, |content, (name, x)| content.add(name, &x))
             .add("dropout", &self.dropout)
             .add("quiet_softmax", &self.quiet_softmax)
             .add_debug_attribute("masking", &self.masking)

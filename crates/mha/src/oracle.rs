@@ -13,15 +13,18 @@ use num_traits::Float;
 /// use mha::oracle::Sizes;
 ///
 /// // Two queries over three keys, in one head of four features.
-/// let sizes = Sizes { batch: 1, n_heads: 1, seq_q: 2, seq_k: 3, head_dim: 4, value_dim: 4 };
+/// let sizes = Sizes { seq_q: 2, seq_k: 3, head_dim: 4, value_dim: 4, ..Sizes::ONE };
 /// assert_eq!(sizes.seq_k, 3);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
     /// Independent entries.
     pub batch: usize,
-    /// Heads of query, key and value.
+    /// Heads of the query.
     pub n_heads: usize,
+    /// Heads of key and value, a divisor of `n_heads`: query head `h` reads key head
+    /// `h / (n_heads / n_kv_heads)`.
+    pub n_kv_heads: usize,
     /// Queries of an entry.
     pub seq_q: usize,
     /// Keys, and values, of an entry.
@@ -32,6 +35,12 @@ pub struct Sizes {
     pub value_dim: usize,
 }
 
+impl Sizes {
+    /// One of everything.
+    pub const ONE: Self =
+        Self { batch: 1, n_heads: 1, n_kv_heads: 1, seq_q: 1, seq_k: 1, head_dim: 1, value_dim: 1 };
+}
+
 /// One attention problem; tensors are row-major, in the layout that each field names.
 ///
 /// # Example
@@ -39,7 +48,7 @@ pub struct Sizes {
 /// ```
 /// use mha::oracle::{Attention, Sizes};
 ///
-/// let sizes = Sizes { batch: 1, n_heads: 1, seq_q: 1, seq_k: 2, head_dim: 1, value_dim: 1 };
+/// let sizes = Sizes { seq_k: 2, ..Sizes::ONE };
 /// let mut attention = Attention::<f64>::new(sizes, vec![0.0], vec![5.0, 7.0], vec![1.0, 3.0]);
 /// assert_eq!(attention.forward().context, [2.0]); // equal scores: the average
 ///
@@ -52,13 +61,17 @@ pub struct Attention<T> {
     pub sizes: Sizes,
     /// `[batch, seq_q, n_heads, head_dim]`
     pub query: Vec<T>,
-    /// `[batch, seq_k, n_heads, head_dim]`
+    /// `[batch, seq_k, n_kv_heads, head_dim]`
     pub key: Vec<T>,
-    /// `[batch, seq_k, n_heads, value_dim]`
+    /// `[batch, seq_k, n_kv_heads, value_dim]`
     pub value: Vec<T>,
+    /// What the products of query and key are multiplied by; 1/√head_dim unless set.
+    pub scale: T,
+    /// If set, scaled scores become c tanh(score / c), c > 0.
+    pub softcap: Option<T>,
     /// Whether a pair is hidden: `[batch, n_heads, seq_q, seq_k]`
     pub hidden: Vec<bool>,
-    /// Added to the scaled scores: `[batch, n_heads, seq_q, seq_k]`
+    /// Added to the scaled and capped scores: `[batch, n_heads, seq_q, seq_k]`
     pub bias: Vec<T>,
     /// Whether dropout drops the weight: `[batch, n_heads, seq_q, seq_k]`
     pub dropped: Vec<bool>,
@@ -75,7 +88,7 @@ pub struct Attention<T> {
 /// ```
 /// use mha::oracle::{Attention, Output, Sizes};
 ///
-/// let sizes = Sizes { batch: 1, n_heads: 1, seq_q: 1, seq_k: 2, head_dim: 1, value_dim: 1 };
+/// let sizes = Sizes { seq_k: 2, ..Sizes::ONE };
 /// let attention = Attention::<f64>::new(sizes, vec![0.0], vec![5.0, 7.0], vec![1.0, 3.0]);
 /// let expected = Output { context: vec![2.0], weights: vec![0.5, 0.5] };
 /// assert_eq!(attention.forward(), expected);
@@ -95,7 +108,7 @@ pub struct Output<T> {
 /// ```
 /// use mha::oracle::{Attention, Gradients, Sizes};
 ///
-/// let sizes = Sizes { batch: 1, n_heads: 1, seq_q: 1, seq_k: 2, head_dim: 1, value_dim: 1 };
+/// let sizes = Sizes { seq_k: 2, ..Sizes::ONE };
 /// let attention = Attention::<f64>::new(sizes, vec![0.0], vec![5.0, 7.0], vec![1.0, 3.0]);
 /// let Gradients { value, bias, .. } = attention.backward(&[1.0]);
 /// assert_eq!(value, [0.5, 0.5]);
@@ -105,9 +118,9 @@ pub struct Output<T> {
 pub struct Gradients<T> {
     /// `[batch, seq_q, n_heads, head_dim]`
     pub query: Vec<T>,
-    /// `[batch, seq_k, n_heads, head_dim]`
+    /// `[batch, seq_k, n_kv_heads, head_dim]`
     pub key: Vec<T>,
-    /// `[batch, seq_k, n_heads, value_dim]`
+    /// `[batch, seq_k, n_kv_heads, value_dim]`
     pub value: Vec<T>,
     /// `[batch, n_heads, seq_q, seq_k]`
     pub bias: Vec<T>,
@@ -120,16 +133,19 @@ impl<T: Float> Attention<T> {
     ///
     /// When a length is not what `sizes` says.
     pub fn new(sizes: Sizes, query: Vec<T>, key: Vec<T>, value: Vec<T>) -> Self {
-        let Sizes { batch, n_heads, seq_q, seq_k, head_dim, value_dim } = sizes;
+        let Sizes { batch, n_heads, n_kv_heads, seq_q, seq_k, head_dim, value_dim } = sizes;
+        assert!(n_heads.is_multiple_of(n_kv_heads), "{n_kv_heads} key heads for {n_heads}");
         assert_eq!(query.len(), batch * seq_q * n_heads * head_dim, "length of query");
-        assert_eq!(key.len(), batch * seq_k * n_heads * head_dim, "length of key");
-        assert_eq!(value.len(), batch * seq_k * n_heads * value_dim, "length of value");
+        assert_eq!(key.len(), batch * seq_k * n_kv_heads * head_dim, "length of key");
+        assert_eq!(value.len(), batch * seq_k * n_kv_heads * value_dim, "length of value");
         let pairs = batch * n_heads * seq_q * seq_k;
         Self {
             sizes,
             query,
             key,
             value,
+            scale: number(1.0 / (head_dim as f64).sqrt()),
+            softcap: None,
             hidden: vec![false; pairs],
             bias: vec![T::zero(); pairs],
             dropped: vec![false; pairs],
@@ -155,7 +171,7 @@ impl<T: Float> Attention<T> {
         self.dropout = number(probability);
     }
 
-    /// softmax(Q Kᵀ / √head_dim + bias) V over the keys that are not hidden.
+    /// softmax(cap(Q Kᵀ scale) + bias) V over the keys that are not hidden.
     pub fn forward(&self) -> Output<T> {
         let Sizes { batch, n_heads, seq_q, seq_k, value_dim, .. } = self.sizes;
         let mut weights = vec![T::zero(); self.hidden.len()];
@@ -169,8 +185,8 @@ impl<T: Float> Attention<T> {
                     continue; // a hidden value may hold anything, and 0 · NaN is NaN
                 }
                 for f in 0..value_dim {
-                    let at = self.feature(seq_q, value_dim, [b, i, h, f]);
-                    let value = self.value[self.feature(seq_k, value_dim, [b, j, h, f])];
+                    let at = self.query_at(value_dim, [b, i, h, f]);
+                    let value = self.value[self.key_at(value_dim, [b, j, h, f])];
                     context[at] = context[at] + kept * value;
                 }
             }
@@ -181,13 +197,13 @@ impl<T: Float> Attention<T> {
     /// The gradients of a loss whose gradient with respect to the context is `d_context`.
     ///
     /// With p the weights, m the dropout's factor, g = dO · v m: dV = Σ p m dO, ds = p (g - Σ p g),
-    /// dQ = Σ ds k / √head_dim, dK = Σ ds q / √head_dim.
+    /// dQ = Σ ds cap' scale k, dK = Σ ds cap' scale q.
     ///
     /// # Panics
     ///
     /// When `d_context` has not the context's length.
     pub fn backward(&self, d_context: &[T]) -> Gradients<T> {
-        let Sizes { batch, n_heads, seq_q, seq_k, head_dim, value_dim } = self.sizes;
+        let Sizes { batch, n_heads, seq_q, seq_k, head_dim, value_dim, .. } = self.sizes;
         assert_eq!(d_context.len(), batch * seq_q * n_heads * value_dim, "length of d_context");
         let mut gradients = Gradients {
             query: vec![T::zero(); self.query.len()],
@@ -201,8 +217,8 @@ impl<T: Float> Attention<T> {
             for j in (0..seq_k).filter(|&j| weights[j] != T::zero()) {
                 let factor = self.kept(self.pair(b, h, i, j));
                 for f in 0..value_dim {
-                    let d_out = d_context[self.feature(seq_q, value_dim, [b, i, h, f])];
-                    let at = self.feature(seq_k, value_dim, [b, j, h, f]);
+                    let d_out = d_context[self.query_at(value_dim, [b, i, h, f])];
+                    let at = self.key_at(value_dim, [b, j, h, f]);
                     d_weights[j] = d_weights[j] + d_out * self.value[at] * factor;
                     gradients.value[at] = gradients.value[at] + weights[j] * factor * d_out;
                 }
@@ -211,10 +227,10 @@ impl<T: Float> Attention<T> {
             for j in (0..seq_k).filter(|&j| weights[j] != T::zero()) {
                 let d_score = weights[j] * (d_weights[j] - mean);
                 gradients.bias[self.pair(b, h, i, j)] = d_score;
+                let scaled = d_score * self.cap_slope(self.scaled([b, h, i, j])) * self.scale;
                 for f in 0..head_dim {
-                    let q = self.feature(seq_q, head_dim, [b, i, h, f]);
-                    let k = self.feature(seq_k, head_dim, [b, j, h, f]);
-                    let scaled = d_score * self.scale();
+                    let q = self.query_at(head_dim, [b, i, h, f]);
+                    let k = self.key_at(head_dim, [b, j, h, f]);
                     gradients.query[q] = gradients.query[q] + scaled * self.key[k];
                     gradients.key[k] = gradients.key[k] + scaled * self.query[q];
                 }
@@ -225,17 +241,13 @@ impl<T: Float> Attention<T> {
 
     /// The weights of one query's row: exactly 0 where hidden, all 0 where nothing is visible.
     fn softmax(&self, b: usize, h: usize, i: usize) -> Vec<T> {
-        let Sizes { seq_q, seq_k, head_dim, .. } = self.sizes;
+        let seq_k = self.sizes.seq_k;
         let score = |j: usize| {
             let pair = self.pair(b, h, i, j);
             if self.hidden[pair] {
                 return T::neg_infinity();
             }
-            let dot = sum((0..head_dim).map(|f| {
-                self.query[self.feature(seq_q, head_dim, [b, i, h, f])]
-                    * self.key[self.feature(seq_k, head_dim, [b, j, h, f])]
-            }));
-            dot * self.scale() + self.bias[pair]
+            self.cap(self.scaled([b, h, i, j])) + self.bias[pair]
         };
         let scores: Vec<T> = (0..seq_k).map(score).collect();
         let none = if self.quiet_softmax { T::zero() } else { T::neg_infinity() };
@@ -256,8 +268,22 @@ impl<T: Float> Attention<T> {
         if self.dropped[pair] { T::zero() } else { T::one() / (T::one() - self.dropout) }
     }
 
-    fn scale(&self) -> T {
-        number(1.0 / (self.sizes.head_dim as f64).sqrt())
+    /// The product of query and key, scaled.
+    fn scaled(&self, [b, h, i, j]: [usize; 4]) -> T {
+        let width = self.sizes.head_dim;
+        let products = (0..width).map(|f| {
+            self.query[self.query_at(width, [b, i, h, f])]
+                * self.key[self.key_at(width, [b, j, h, f])]
+        });
+        sum(products) * self.scale
+    }
+
+    fn cap(&self, score: T) -> T {
+        self.softcap.map_or(score, |c| c * (score / c).tanh())
+    }
+
+    fn cap_slope(&self, score: T) -> T {
+        self.softcap.map_or(T::one(), |c| T::one() - (score / c).tanh().powi(2))
     }
 
     fn pairs(&self) -> Vec<[usize; 4]> {
@@ -271,9 +297,16 @@ impl<T: Float> Attention<T> {
         ((b * n_heads + h) * seq_q + i) * seq_k + j
     }
 
-    /// Where a feature lies in `[batch, seq, n_heads, width]`.
-    fn feature(&self, seq: usize, width: usize, [b, i, h, f]: [usize; 4]) -> usize {
-        ((b * seq + i) * self.sizes.n_heads + h) * width + f
+    /// Where a feature lies in `[batch, seq_q, n_heads, width]`.
+    fn query_at(&self, width: usize, [b, i, h, f]: [usize; 4]) -> usize {
+        let Sizes { n_heads, seq_q, .. } = self.sizes;
+        ((b * seq_q + i) * n_heads + h) * width + f
+    }
+
+    /// Where a feature that query head `h` reads lies in `[batch, seq_k, n_kv_heads, width]`.
+    fn key_at(&self, width: usize, [b, j, h, f]: [usize; 4]) -> usize {
+        let Sizes { n_heads, n_kv_heads, seq_k, .. } = self.sizes;
+        ((b * seq_k + j) * n_kv_heads + h / (n_heads / n_kv_heads)) * width + f
     }
 }
 

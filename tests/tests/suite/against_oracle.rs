@@ -4,7 +4,7 @@
 use burn::tensor::Tensor;
 use burn::tensor::backend::{AutodiffBackend, Backend};
 use mha::oracle::{Output, Sizes};
-use mha::{Attention, MhaInput, MultiHeadAttentionConfig, Weights, attention};
+use mha::{Attention, MhaInput, Weights, attention};
 use mha_tests::{
     Case, Layer, LayerGradients, as_accurate_as_textbook, assert_as_accurate_as_textbook, cases,
     floats, largest, on_every_backend, tensor, wide,
@@ -14,12 +14,12 @@ on_every_backend!(function, function_without_autodiff, module, module_averages_h
 
 /// Query, key and value of a case.
 fn inputs<B: Backend>(case: &Case) -> [Tensor<B, 4>; 3] {
-    let Sizes { batch, n_heads, seq_q, seq_k, head_dim, value_dim } = case.sizes;
+    let Sizes { batch, n_heads, n_kv_heads, seq_q, seq_k, head_dim, value_dim } = case.sizes;
     let [query, key, value, _] = case.inputs();
     [
         tensor(&query, [batch, seq_q, n_heads, head_dim]).require_grad(),
-        tensor(&key, [batch, seq_k, n_heads, head_dim]).require_grad(),
-        tensor(&value, [batch, seq_k, n_heads, value_dim]).require_grad(),
+        tensor(&key, [batch, seq_k, n_kv_heads, head_dim]).require_grad(),
+        tensor(&value, [batch, seq_k, n_kv_heads, value_dim]).require_grad(),
     ]
 }
 
@@ -71,32 +71,19 @@ fn function<B: AutodiffBackend>() {
     }
 }
 
-/// The cases as a module meets them: one width for keys and values.
-fn module_cases() -> impl Iterator<Item = Case> {
-    cases().into_iter().map(|mut case| {
-        case.sizes.value_dim = case.sizes.head_dim;
-        case
-    })
-}
-
 /// The module of a case and its input.
 fn call<B: Backend>(
     case: &Case,
     layer: &Layer<f32>,
 ) -> (mha::MultiHeadAttention<B>, MhaInput<B>, [Tensor<B, 3>; 3]) {
-    let Sizes { n_heads, head_dim, .. } = case.sizes;
-    let (_, dropout) = case.dropout.unwrap_or((0, 0.0));
-    let config = MultiHeadAttentionConfig::new(n_heads * head_dim, n_heads)
-        .with_dropout(dropout)
-        .with_quiet_softmax(case.quiet_softmax);
-    let module = layer.fill(config.init(&B::Device::default()));
+    let module = layer.fill(case.config().init(&B::Device::default()));
     let [query, key, value] = layer.tensors();
     let input = MhaInput::new(query.clone(), key.clone(), value.clone());
     (module, case.apply(input), [query, key, value])
 }
 
 fn module<B: AutodiffBackend>() {
-    for case in module_cases() {
+    for case in cases() {
         let (exact, textbook) = (Layer::<f64>::new(&case), Layer::<f32>::new(&case));
         let (module, input, inputs) = call::<B>(&case, &textbook);
         let out = module.forward(input.weights(Weights::PerHead));
@@ -141,7 +128,7 @@ fn module<B: AutodiffBackend>() {
 }
 
 fn module_averages_heads<B: AutodiffBackend>() {
-    for case in module_cases() {
+    for case in cases() {
         let layer = Layer::<f32>::new(&case);
         let (module, input, _) = call::<B>(&case, &layer);
         let per_head = module.forward(input.clone().weights(Weights::PerHead)).weights.unwrap();

@@ -25,6 +25,9 @@ on_every_backend!(
     weights_per_head_and_averaged,
     inference_is_deterministic,
     scale_uses_the_true_width,
+    grouped_heads_read_their_own,
+    softcap_before_mask_and_bias,
+    widths_of_their_own,
     awkward_lengths,
     strong_scores,
     gradient_of_the_bias,
@@ -277,15 +280,75 @@ fn inference_is_deterministic<B: AutodiffBackend>() {
 }
 
 /// Dao-AILab/flash-attention #1347 (head sizes that are no multiple of 8): the scale uses the true
-/// width, not a padded one.
+/// width, not a padded one; SKaiNET-developers/SKaiNET #860: no scale is not a scale of 0.
 fn scale_uses_the_true_width<B: AutodiffBackend>() {
-    for (width, expected) in [(4, 0.880797), (5, 0.903442)] {
+    for (width, scale, expected) in [
+        (4, None, 0.880797),
+        (4, Some(0.25), 0.731059),
+        (4, Some(1.0), 0.982014),
+        (4, Some(0.0), 0.5),
+        (5, None, 0.903442),
+    ] {
         let device = Default::default();
         let query = Tensor::<B, 4>::ones([1, 1, 1, width], &device);
         let key = Tensor::cat(vec![query.clone(), query.zeros_like()], 1);
         let options = AttentionOptions::default().return_weights();
+        let options = scale.into_iter().fold(options, AttentionOptions::scale);
         let weights = attention(query, key.clone(), key, &options).weights.unwrap();
         assert_close(&floats(weights)[..1], &[expected], 1e-6);
+    }
+}
+
+/// tracel-ai/burn #5783 (item 1) and onnx/onnx PR #7274 (tile versus repeat).
+fn grouped_heads_read_their_own<B: AutodiffBackend>() {
+    let query = tensor::<B, 4, _>(&numbers(1, 3 * 4), [1, 3, 4, 1]);
+    let key = tensor::<B, 4, _>(&numbers(2, 5 * 2), [1, 5, 2, 1]);
+    let value = tensor::<B, 4, f32>(&[10.0, 20.0].repeat(5), [1, 5, 2, 1]);
+    let options = AttentionOptions::default().causal();
+    let grouped = attention(query.clone(), key.clone(), value.clone(), &options).context;
+    assert_close(&floats(grouped.clone()), &[10.0, 10.0, 20.0, 20.0].repeat(3), 1e-5);
+
+    // As with the keys and values written out, each twice.
+    let [key, value] = [key, value]
+        .map(|x| x.reshape([1, 5, 2, 1, 1]).expand([1, 5, 2, 2, 1]).reshape([1, 5, 4, 1]));
+    let expanded = attention(query, key, value, &options).context;
+    assert_close(&floats(grouped), &wide(&floats(expanded)), 1e-6);
+}
+
+/// onnx/onnx #7865 "Softcap in Attention op" and #7829 (the bias inside the cap).
+fn softcap_before_mask_and_bias<B: AutodiffBackend>() {
+    let run = |scores: [f32; 2], options: AttentionOptions<B>| {
+        let query = tensor::<B, 4, f32>(&[1.0], [1, 1, 1, 1]);
+        let key = tensor::<B, 4, f32>(&scores, [1, 2, 1, 1]);
+        let options = options.scale(1.0).softcap(2.0).return_weights();
+        floats(attention(query, key.clone(), key, &options).weights.unwrap())
+    };
+    let options = AttentionOptions::default;
+    let hidden = run([10.0, 0.0], options().mask_pad(bools(&[false, true], [1, 2])));
+    assert_eq!(hidden, [1.0, 0.0]);
+    let bias = tensor(&[0.0f32, 3.0], [1, 1, 1, 2]);
+    assert_close(&run([4.0, 0.0], options().bias(bias)), &[0.255033, 0.744967], 1e-6);
+}
+
+/// pytorch/pytorch #27623 "Not possible to use different key/value dimensionalities in
+/// nn.MultiheadAttention" and Dao-AILab/flash-attention #753 (value heads of another width).
+fn widths_of_their_own<B: AutodiffBackend>() {
+    for (head_dim, value_dim) in [(24, 24), (8, 16), (16, 8)] {
+        let config = MultiHeadAttentionConfig::new(24, 1)
+            .with_d_key(24)
+            .with_d_value(12)
+            .with_head_dim(head_dim)
+            .with_value_dim(value_dim);
+        let module = config.init::<B>(&Default::default());
+        let tokens = |seed, width| {
+            tensor::<B, 3, _>(&numbers(seed, 5 * 10 * width), [5, 10, width]).require_grad()
+        };
+        let [query, key, value] = [tokens(1, 24), tokens(2, 24), tokens(3, 12)];
+        let input = MhaInput::new(query, key, value.clone());
+        let out = module.forward(input).context;
+        assert_eq!(out.dims(), [5, 10, 24]);
+        let gradient = value.grad(&out.powi_scalar(2).sum().backward()).unwrap();
+        assert!(floats(gradient).iter().any(|&x| x != 0.0));
     }
 }
 

@@ -3,7 +3,7 @@
 use burn::config::Config;
 use burn::module::Initializer;
 use mha::{Masking, MhaInitializer, MultiHeadAttentionConfig, ProjectionBias};
-use mha_tests::AnyBackend;
+use mha_tests::{AnyBackend, tensor};
 
 fn load(json: &str) -> Result<MultiHeadAttentionConfig, String> {
     MultiHeadAttentionConfig::load_binary(json.as_bytes()).map_err(|error| error.to_string())
@@ -16,6 +16,14 @@ fn build(config: &MultiHeadAttentionConfig) -> Result<(), String> {
 
 fn everything_set() -> MultiHeadAttentionConfig {
     MultiHeadAttentionConfig::new(48, 6)
+        .with_n_kv_heads(2)
+        .with_head_dim(16)
+        .with_value_dim(4)
+        .with_d_key(24)
+        .with_d_value(20)
+        .with_d_output(40)
+        .with_scale(0.5)
+        .with_softcap(50.0)
         .with_dropout(0.25)
         .with_key_bias(false)
         .with_initializer(Initializer::Normal { mean: 0.0, std: 0.02 })
@@ -79,8 +87,33 @@ fn wrong_values_are_named() {
     for (config, said) in [
         (config(0, 1), "d_model must be at least 1 and below 65536, got 0"),
         (config(65_536, 1), "d_model must be at least 1 and below 65536, got 65536"),
-        (config(8, 0), "n_heads must be at least 1, got 0"),
+        (config(8, 0), "n_heads must be at least 1 and below 65536, got 0"),
         (config(2, 4), "n_heads must divide d_model, got n_heads 4 and d_model 2"),
+        (config(8, 2).with_n_kv_heads(0), "n_kv_heads must be at least 1 and below 65536, got 0"),
+        (
+            config(8, 4).with_n_kv_heads(3),
+            "n_kv_heads must divide n_heads, got n_kv_heads 3 and n_heads 4",
+        ),
+        (config(8, 2).with_head_dim(0), "head_dim must be at least 1 and below 65536, got 0"),
+        (
+            config(8, 2).with_head_dim(32_768),
+            "head_dim must give all heads together less than 65536 features, got head_dim 32768 \
+             and n_heads 2",
+        ),
+        (
+            config(8, 2).with_value_dim(40_000),
+            "value_dim must give all heads together less than 65536 features, got value_dim 40000 \
+             and n_heads 2",
+        ),
+        (config(8, 2).with_d_key(0), "d_key must be at least 1 and below 65536, got 0"),
+        (
+            config(8, 2).with_d_value(70_000),
+            "d_value must be at least 1 and below 65536, got 70000",
+        ),
+        (config(8, 2).with_d_output(0), "d_output must be at least 1 and below 65536, got 0"),
+        (config(8, 2).with_scale(f64::INFINITY), "scale must be finite in f32, got inf"),
+        (config(8, 2).with_softcap(0.0), "softcap must be in [1e-30, 1e30], got 0"),
+        (config(8, 2).with_softcap(-2.0), "softcap must be in [1e-30, 1e30], got -2"),
         (config(8, 2).with_dropout(1.0), "dropout must be a probability in [0, 1), got 1"),
         (config(8, 2).with_dropout(-0.1), "dropout must be a probability in [0, 1), got -0.1"),
         (config(8, 2).with_dropout(f64::NAN), "dropout must be a probability in [0, 1), got NaN"),
@@ -123,6 +156,16 @@ fn no_file_panics() {
             check_file(&format!(r#"{{"d_model": {d_model}, "n_heads": {n_heads}}}"#));
         }
     }
+    for field in ["n_kv_heads", "head_dim", "value_dim", "d_key", "d_value", "d_output"] {
+        // Up to 8: a matrix with the larger ones takes gigabytes, or they are refused.
+        for number in &numbers[..4] {
+            check_file(&format!(r#"{{"d_model": 8, "n_heads": 2, "{field}": {number}}}"#));
+        }
+        for number in &numbers[5..] {
+            let json = format!(r#"{{"d_model": 8, "n_heads": 2, "{field}": {number}}}"#);
+            assert!(load(&json).map(|config| build(&config)).is_ok_and(|x| x.is_err()), "{json}");
+        }
+    }
     for d_model in &numbers[4..] {
         // Not built: a matrix of this width takes gigabytes.
         let json = format!(r#"{{"d_model": {d_model}, "n_heads": 7}}"#);
@@ -134,6 +177,7 @@ fn no_file_panics() {
     for x in ["0", "-1", "1e-320", "1e-46", "1e-30", "0.5", "1e30", "1e39", "1e308", "-1e308"] {
         check_file(&format!(r#"{{"d_model": 8, "n_heads": 2, "dropout": {x}}}"#));
         check_file(&format!(r#"{{"d_model": 8, "n_heads": 2, "min_float": {x}}}"#));
+        check_file(&format!(r#"{{"d_model": 8, "n_heads": 2, "scale": {x}, "softcap": {x}}}"#));
         for kind in [
             r#"{"Constant": {"value": X}}"#,
             r#"{"Uniform": {"min": 0, "max": X}}"#,
@@ -159,11 +203,10 @@ fn check_file(json: &str) {
         && let Ok(module) = config.try_init::<AnyBackend>(&Default::default())
     {
         // The parameters are drawn at first use: that must not panic either.
-        let tokens = mha_tests::tensor::<AnyBackend, 3, _>(
-            &vec![0.5f32; config.d_model],
-            [1, 1, config.d_model],
-        );
-        module.forward(mha::MhaInput::self_attn(tokens));
+        let tokens = |width: usize| tensor::<AnyBackend, 3, f32>(&vec![0.5; width], [1, 1, width]);
+        let [key, value] =
+            [config.d_key, config.d_value].map(|width| tokens(width.unwrap_or(config.d_model)));
+        module.forward(mha::MhaInput::new(tokens(config.d_model), key, value));
     }
 }
 
@@ -191,4 +234,15 @@ fn presets() {
     let [(weight, bias), (output, output_bias)] = bound(MhaInitializer::PyTorch);
     assert!(near(weight, 0.153_093_2, 0.99) && near(output, 0.125, 0.99));
     assert_eq!((bias, output_bias), (0.0, 0.0));
+
+    // With a width of its own for the keys, PyTorch keeps three matrices, each by Xavier's rule.
+    let config = MultiHeadAttentionConfig::new(64, 4)
+        .with_d_key(32)
+        .with_initializer(MhaInitializer::PyTorch);
+    let module = config.init::<AnyBackend>(&Default::default());
+    let weight = |linear: &burn::nn::Linear<AnyBackend>| {
+        mha_tests::floats(linear.weight.val()).into_iter().map(f32::abs).fold(0.0, f32::max)
+    };
+    assert!(near(weight(&module.query), 0.216_506_35, 0.99));
+    assert!(near(weight(&module.key), 0.25, 0.99));
 }

@@ -15,7 +15,7 @@ on_every_backend!(
 );
 
 const SIZES: Sizes =
-    Sizes { batch: 2, n_heads: 3, seq_q: 61, seq_k: 67, head_dim: 1, value_dim: 67 };
+    Sizes { batch: 2, n_heads: 3, n_kv_heads: 3, seq_q: 61, seq_k: 67, head_dim: 1, value_dim: 67 };
 
 /// The kept weights times their factor, `[batch, seq_q, n_heads, seq_k]`: equal scores, and values
 /// that are the unit vectors.

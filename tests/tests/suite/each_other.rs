@@ -4,7 +4,7 @@
 use burn::module::Module;
 use burn::record::{BinBytesRecorder, FullPrecisionSettings, Recorder};
 use burn::tensor::backend::{AutodiffBackend, Backend};
-use mha::{MhaInput, MultiHeadAttention, MultiHeadAttentionConfig, Weights};
+use mha::{MhaInput, MultiHeadAttention, Weights};
 use mha_tests::{Case, Layer, cases, floats, max_error, wide};
 
 type Bytes = BinBytesRecorder<FullPrecisionSettings>;
@@ -12,7 +12,7 @@ type Bytes = BinBytesRecorder<FullPrecisionSettings>;
 /// Output, weights and the gradient of the query, from parameters saved by another backend.
 fn run<B: AutodiffBackend>(case: &Case, bytes: &[u8]) -> [Vec<f32>; 3] {
     let record = Bytes::default().load(bytes.to_vec(), &B::Device::default()).expect("loads");
-    let module = config(case).init::<B>(&Default::default());
+    let module = case.config().init::<B>(&Default::default());
     let module = module.try_load_record(record).expect("it fits");
     let [query, key, value] = Layer::<f32>::new(case).tensors::<B>();
     let input = case.apply(MhaInput::new(query.clone(), key, value));
@@ -22,16 +22,9 @@ fn run<B: AutodiffBackend>(case: &Case, bytes: &[u8]) -> [Vec<f32>; 3] {
     [floats(out.context), floats(out.weights.expect("asked for")), floats(gradient)]
 }
 
-fn config(case: &Case) -> MultiHeadAttentionConfig {
-    let sizes = case.sizes;
-    MultiHeadAttentionConfig::new(sizes.n_heads * sizes.head_dim, sizes.n_heads)
-        .with_dropout(case.dropout.map_or(0.0, |(_, probability)| probability))
-        .with_quiet_softmax(case.quiet_softmax)
-}
-
 fn save<B: Backend>(case: &Case) -> Vec<u8> {
     let module: MultiHeadAttention<B> =
-        Layer::<f32>::new(case).fill(config(case).init(&Default::default()));
+        Layer::<f32>::new(case).fill(case.config().init(&Default::default()));
     Bytes::default().record(module.into_record(), ()).expect("saves")
 }
 
@@ -48,8 +41,7 @@ fn backends_agree() {
         #[cfg(feature = "wgpu")]
         ("wgpu", run::<Autodiff<burn::backend::Wgpu>>),
     ];
-    for mut case in cases() {
-        case.sizes.value_dim = case.sizes.head_dim;
+    for case in cases() {
         let bytes = save::<mha_tests::AnyBackend>(&case);
         let results: Vec<_> = backends.iter().map(|(_, run)| run(&case, &bytes)).collect();
         for (index, (name, _)) in backends.iter().enumerate() {

@@ -39,11 +39,11 @@ fn inputs_of_the_module<B: AutodiffBackend>() {
         ),
         (
             input([2, 5, 8], [3, 7, 8], [2, 7, 8]),
-            "key: expected shape [2, 7, 8] (batch, seq_k, d_model), got [3, 7, 8]",
+            "key: expected shape [2, 7, 8] (batch, seq_k, d_key), got [3, 7, 8]",
         ),
         (
             input([2, 5, 8], [2, 7, 8], [2, 5, 8]),
-            "value: expected shape [2, 7, 8] (batch, seq_k, d_model), got [2, 5, 8]",
+            "value: expected shape [2, 7, 8] (batch, seq_k, d_value), got [2, 5, 8]",
         ),
         (
             good().mask_pad(mask([2, 5])),
@@ -94,19 +94,31 @@ fn inputs_of_the_function<B: AutodiffBackend>() {
     };
     let none = AttentionOptions::default;
     assert_eq!(
+        call([2, 5, 3, 4], [2, 7, 3, 6], [2, 7, 3, 4], none()),
+        "key: expected shape [2, 7, 3, 4] (batch, seq_k, n_kv_heads, head_dim), got [2, 7, 3, 6]"
+    );
+    assert_eq!(
         call([2, 5, 3, 4], [2, 7, 1, 4], [2, 7, 3, 4], none()),
-        "key: expected shape [2, 7, 3, 4] (batch, seq_k, n_heads, head_dim), got [2, 7, 1, 4]"
+        "value: expected shape [2, 7, 1, 4] (batch, seq_k, n_kv_heads, value_dim), got [2, 7, 3, 4]"
+    );
+    assert_eq!(
+        call([2, 5, 3, 4], [2, 7, 2, 4], [2, 7, 2, 4], none()),
+        "n_kv_heads must divide n_heads, got n_kv_heads 2 and n_heads 3"
     );
     assert_eq!(
         call([2, 5, 3, 4], [2, 7, 3, 4], [2, 6, 3, 9], none()),
-        "value: expected shape [2, 7, 3, 9] (batch, seq_k, n_heads, value_dim), got [2, 6, 3, 9]"
+        "value: expected shape [2, 7, 3, 9] (batch, seq_k, n_kv_heads, value_dim), got [2, 6, 3, 9]"
     );
     assert_eq!(
         call([2, 5, 3, 0], [2, 7, 3, 0], [2, 7, 3, 4], none()),
-        "query, key and value must have heads and features, got n_heads 3, head_dim 0, value_dim 4"
+        "query, key and value must have heads and features, got n_heads 3, n_kv_heads 3, head_dim 0, \
+         value_dim 4"
     );
-    let good = |options| call([2, 5, 3, 4], [2, 7, 3, 4], [2, 7, 3, 4], options);
+    let good =
+        |options: AttentionOptions<B>| call([2, 5, 3, 4], [2, 7, 3, 4], [2, 7, 3, 4], options);
     assert_eq!(good(none().dropout(1.5)), "dropout must be a probability in [0, 1), got 1.5");
+    assert_eq!(good(none().scale(f64::NAN)), "scale must be finite in f32, got NaN");
+    assert_eq!(good(none().softcap(0.0)), "softcap must be in [1e-30, 1e30], got 0");
     assert_eq!(
         good(none().masking(Masking::Overwrite { min_float: f64::NAN })),
         "min_float must be finite in f32, got NaN"

@@ -91,13 +91,20 @@ fn display() {
     let module = MultiHeadAttentionConfig::new(8, 2).init::<AnyBackend>(&Default::default());
     let text = module.to_string();
     for part in [
-        "MultiHeadAttention {d_model: 8, n_heads: 2, head_dim: 4, dropout: 0.1",
+        "MultiHeadAttention {d_model: 8, n_heads: 2, n_kv_heads: 2, head_dim: 4, value_dim: 4, \
+         dropout: 0.1",
         "masking: Exclude",
         "params: 288", // 4 * (8 * 8 + 8)
     ] {
         assert!(text.contains(part), "{text}");
     }
     assert_eq!(module.num_params(), 288);
+
+    let config = MultiHeadAttentionConfig::new(8, 4).with_n_kv_heads(2).with_d_key(6);
+    let text = config.with_softcap(50.0).init::<AnyBackend>(&Default::default()).to_string();
+    for part in ["d_key: 6", "n_kv_heads: 2", "softcap: 50"] {
+        assert!(text.contains(part), "{text}");
+    }
 }
 
 /// As many parameters with one head as with eight.

@@ -12,7 +12,7 @@ use crate::Error;
 pub(crate) use dropout::drops;
 pub use options::AttentionOptions;
 use problem::Problem;
-pub(crate) use problem::{Sizes, check_like};
+pub(crate) use problem::{Sizes, check_like, check_scale, check_softcap};
 
 /// What [`attention`] returns.
 ///
@@ -44,13 +44,16 @@ pub struct Attention<B: Backend> {
 /// have the heads before the sequence; [`attention_heads_first`] takes those.
 ///
 /// Each query averages the values with the weights softmax(Q Kᵀ / √head_dim + bias) over the keys
-/// that it sees; a query that sees none gets zeros.
+/// that it sees; a query that sees none gets zeros. With fewer key heads than query heads (grouped
+/// and multi-query attention), query head `h` reads key head `h / (n_heads / n_kv_heads)`; keys and
+/// values are not copied for it.
 ///
 /// # Shapes
 ///
 /// - `query`: `[batch, seq_q, n_heads, head_dim]`
-/// - `key`: `[batch, seq_k, n_heads, head_dim]`
-/// - `value`: `[batch, seq_k, n_heads, value_dim]`
+/// - `key`: `[batch, seq_k, n_kv_heads, head_dim]`, where `n_kv_heads` divides `n_heads`
+/// - `value`: `[batch, seq_k, n_kv_heads, value_dim]`
+/// - the context: `[batch, seq_q, n_heads, value_dim]`
 ///
 /// # Panics
 ///
@@ -71,8 +74,8 @@ pub fn attention<B: Backend>(
 ///
 /// # Errors
 ///
-/// When a shape, an element type or a device does not fit, when there are no heads or features, or
-/// when the dropout is outside `[0, 1)`.
+/// When a shape, an element type or a device does not fit, when there are no heads or features, when
+/// the key heads do not divide the query heads, or when scale, softcap or dropout is out of range.
 pub fn try_attention<B: Backend>(
     query: Tensor<B, 4>,
     key: Tensor<B, 4>,

@@ -29,6 +29,8 @@ use crate::Masking;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct AttentionOptions<B: Backend> {
+    pub(crate) scale: Option<f64>,
+    pub(crate) softcap: Option<f64>,
     pub(crate) masks: Masks<B>,
     pub(crate) bias: Option<Tensor<B, 4>>,
     pub(crate) dropout: Dropout,
@@ -41,6 +43,8 @@ pub struct AttentionOptions<B: Backend> {
 impl<B: Backend> Default for AttentionOptions<B> {
     fn default() -> Self {
         Self {
+            scale: None,
+            softcap: None,
             masks: Masks::default(),
             bias: None,
             dropout: Dropout::default(),
@@ -52,6 +56,20 @@ impl<B: Backend> Default for AttentionOptions<B> {
 }
 
 impl<B: Backend> AttentionOptions<B> {
+    /// Sets what the products of query and key are multiplied by, instead of 1/√head_dim. A scale
+    /// of 0 makes all scores equal; it is not "no scale", which is 1.
+    pub fn scale(mut self, scale: f64) -> Self {
+        self.scale = Some(scale);
+        self
+    }
+
+    /// Keeps the scaled scores s within ±`cap` as cap · tanh(s / cap), before bias and masks
+    /// (Gemma 2 report, section 2, "Logit soft-capping": <https://arxiv.org/abs/2408.00118>).
+    pub fn softcap(mut self, cap: f64) -> Self {
+        self.softcap = Some(cap);
+        self
+    }
+
     /// Hides keys, padding say, from every query: `[batch, seq_k]`, `true` hides.
     pub fn mask_pad(mut self, mask: Tensor<B, 2, Bool>) -> Self {
         self.masks.pad = Some(mask);
@@ -78,7 +96,7 @@ impl<B: Backend> AttentionOptions<B> {
         self
     }
 
-    /// Adds to the scaled scores: `[batch, n_heads, seq_q, seq_k]`, where any axis may be 1.
+    /// Adds to the scaled and capped scores: `[batch, n_heads, seq_q, seq_k]`, where any axis may be 1.
     /// Where it is -∞ the pair is hidden.
     pub fn bias(mut self, bias: Tensor<B, 4>) -> Self {
         self.bias = Some(bias);

@@ -16,19 +16,23 @@ pub(crate) fn attention<B: Backend>(problem: Problem<'_, B>) -> Attention<B> {
     let exclude = options.masking == Masking::Exclude;
     let hidden = options.masks.hidden_pairs(&sizes, &device);
 
-    // Heads beside the batch: [batch, n_heads, seq, features], in f32 at least.
+    // Heads beside the batch: [batch, heads, seq, features], in f32 at least.
     let [query, key, value] = [query, key, value].map(|x| in_f32(x).swap_dims(1, 2));
     let (key, value) = match &hidden {
         Some(hidden) if exclude => zero_hidden_keys(key, value, hidden),
         _ => (key, value),
     };
 
-    let scores = query.matmul(key.transpose()); // [batch, n_heads, seq_q, seq_k]
-    let scores = if exclude {
-        scores.mul_scalar(1.0 / (sizes.head_dim as f64).sqrt())
-    } else {
+    let scores = grouped_matmul(query, key.transpose()); // [batch, n_heads, seq_q, seq_k]
+    let scores = match options.scale {
+        Some(scale) => scores.mul_scalar(scale),
+        None if exclude => scores.mul_scalar(1.0 / (sizes.head_dim as f64).sqrt()),
         // The same rounding as burn-nn's.
-        scores.div_scalar((sizes.head_dim as f32).sqrt())
+        None => scores.div_scalar((sizes.head_dim as f32).sqrt()),
+    };
+    let scores = match options.softcap {
+        Some(cap) => scores.mul_scalar(1.0 / cap).tanh().mul_scalar(cap),
+        None => scores,
     };
     let scores = match options.bias.clone() {
         Some(bias) => scores + in_f32(bias),
@@ -58,7 +62,7 @@ pub(crate) fn attention<B: Backend>(problem: Problem<'_, B>) -> Attention<B> {
             .mul_scalar(1.0 / (1.0 - options.dropout.probability)),
         None => weights.clone(),
     };
-    let context = kept.matmul(value).swap_dims(1, 2); // [batch, seq_q, n_heads, value_dim]
+    let context = grouped_matmul(kept, value).swap_dims(1, 2); // [batch, seq_q, n_heads, value_dim]
 
     Attention {
         context: if context.dtype() == dtype { context } else { context.cast(dtype) },
@@ -143,14 +147,37 @@ fn with_softmax_gradient<B: Backend>(
     weights.clone() + zero - weights * sum
 }
 
-/// A key hidden from every query of its batch entry and head may hold anything, NaN too: in a
+/// Multiplies `[batch, n_heads, rows, inner]` with `[batch, n_kv_heads, inner, columns]`, each of
+/// the second's heads with its group of the first's.
+///
+/// The heads of a group lie side by side, so that their rows make one matrix: a reshape, where
+/// Burn's own broadcast would copy keys and values.
+fn grouped_matmul<B: Backend>(left: Tensor<B, 4>, right: Tensor<B, 4>) -> Tensor<B, 4> {
+    let [batch, n_heads, rows, inner] = left.dims();
+    let [_, n_kv_heads, _, columns] = right.dims();
+    if n_heads == n_kv_heads {
+        return left.matmul(right);
+    }
+    left.reshape([batch, n_kv_heads, n_heads / n_kv_heads * rows, inner])
+        .matmul(right)
+        .reshape([batch, n_heads, rows, columns])
+}
+
+/// A key hidden from every query of its batch entry and heads may hold anything, NaN too: in a
 /// product 0 · NaN would be NaN, so its key and value count as 0.
 fn zero_hidden_keys<B: Backend>(
     key: Tensor<B, 4>,
     value: Tensor<B, 4>,
     hidden: &Tensor<B, 4, Bool>,
 ) -> (Tensor<B, 4>, Tensor<B, 4>) {
-    let rows = hidden.clone().all_dim(2).swap_dims(2, 3); // [batch or 1, n_heads or 1, seq_k, 1]
+    let [_, n_kv_heads, ..] = key.dims();
+    let [batch, n_heads, seq_q, seq_k] = hidden.dims();
+    let by_group = if n_heads == 1 {
+        hidden.clone()
+    } else {
+        hidden.clone().reshape([batch, n_kv_heads, n_heads / n_kv_heads * seq_q, seq_k])
+    };
+    let rows = by_group.all_dim(2).swap_dims(2, 3); // [batch or 1, n_kv_heads or 1, seq_k, 1]
     let zero = |x: Tensor<B, 4>| {
         let dims = x.dims();
         x.mask_fill(rows.clone().expand(dims), 0.0)

@@ -13,6 +13,8 @@ pub(crate) struct Sizes {
     pub(crate) seq_q: usize,
     pub(crate) seq_k: usize,
     pub(crate) n_heads: usize,
+    /// A divisor of `n_heads`: query head `h` reads key head `h / (n_heads / n_kv_heads)`.
+    pub(crate) n_kv_heads: usize,
     /// Features of a query and of a key in one head.
     pub(crate) head_dim: usize,
     /// Features of a value in one head.
@@ -30,9 +32,9 @@ impl Sizes {
 pub(crate) struct Problem<'a, B: Backend> {
     /// `[batch, seq_q, n_heads, head_dim]`
     pub(crate) query: Tensor<B, 4>,
-    /// `[batch, seq_k, n_heads, head_dim]`
+    /// `[batch, seq_k, n_kv_heads, head_dim]`
     pub(crate) key: Tensor<B, 4>,
-    /// `[batch, seq_k, n_heads, value_dim]`
+    /// `[batch, seq_k, n_kv_heads, value_dim]`
     pub(crate) value: Tensor<B, 4>,
     pub(crate) sizes: Sizes,
     pub(crate) options: &'a AttentionOptions<B>,
@@ -46,17 +48,22 @@ impl<'a, B: Backend> Problem<'a, B> {
         options: &'a AttentionOptions<B>,
     ) -> Result<Self, Error> {
         let [batch, seq_q, n_heads, head_dim] = query.dims();
-        let [_, seq_k, _, _] = key.dims();
+        let [_, seq_k, n_kv_heads, _] = key.dims();
         let [_, _, _, value_dim] = value.dims();
-        let sizes = Sizes { batch, seq_q, seq_k, n_heads, head_dim, value_dim };
+        let sizes = Sizes { batch, seq_q, seq_k, n_heads, n_kv_heads, head_dim, value_dim };
 
-        let axes = ["batch", "seq_k", "n_heads", "head_dim"];
-        check_shape("key", axes, [batch, seq_k, n_heads, head_dim], key.dims())?;
-        let axes = ["batch", "seq_k", "n_heads", "value_dim"];
-        check_shape("value", axes, [batch, seq_k, n_heads, value_dim], value.dims())?;
-        if n_heads == 0 || head_dim == 0 || value_dim == 0 {
-            let actual = format!("n_heads {n_heads}, head_dim {head_dim}, value_dim {value_dim}");
+        let axes = ["batch", "seq_k", "n_kv_heads", "head_dim"];
+        check_shape("key", axes, [batch, seq_k, n_kv_heads, head_dim], key.dims())?;
+        let axes = ["batch", "seq_k", "n_kv_heads", "value_dim"];
+        check_shape("value", axes, [batch, seq_k, n_kv_heads, value_dim], value.dims())?;
+        if n_heads == 0 || n_kv_heads == 0 || head_dim == 0 || value_dim == 0 {
+            let heads = format!("n_heads {n_heads}, n_kv_heads {n_kv_heads}");
+            let actual = format!("{heads}, head_dim {head_dim}, value_dim {value_dim}");
             return Err(Error::value("query, key and value", "have heads and features", actual));
+        }
+        if !n_heads.is_multiple_of(n_kv_heads) {
+            let actual = format!("n_kv_heads {n_kv_heads} and n_heads {n_heads}");
+            return Err(Error::value("n_kv_heads", "divide n_heads", actual));
         }
         check_like("key", &key, "query", &query)?;
         check_like("value", &value, "query", &query)?;
@@ -90,12 +97,33 @@ impl<B: Backend> AttentionOptions<B> {
         if let Some(mask) = &self.masks.heads {
             check_device::<B>("mask_attn_heads", &mask.device(), like, &device)?;
         }
+        check_scale(self.scale)?;
+        check_softcap(self.softcap)?;
         if let Masking::Overwrite { min_float } = self.masking
             && !(min_float as f32).is_finite()
         {
             return Err(Error::value("min_float", "be finite in f32", min_float));
         }
         self.dropout.check()
+    }
+}
+
+pub(crate) fn check_scale(scale: Option<f64>) -> Result<(), Error> {
+    match scale {
+        Some(scale) if !(scale as f32).is_finite() => {
+            Err(Error::value("scale", "be finite in f32", scale))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn check_softcap(softcap: Option<f64>) -> Result<(), Error> {
+    match softcap {
+        // Within these bounds neither the cap nor its reciprocal is 0 or infinite in f32.
+        Some(cap) if !(1e-30..=1e30).contains(&cap) => {
+            Err(Error::value("softcap", "be in [1e-30, 1e30]", cap))
+        }
+        _ => Ok(()),
     }
 }
 
