@@ -1,5 +1,6 @@
 //! Backends against each other: the same module, the same call, the same numbers up to rounding,
-//! dropped weights included.
+//! dropped weights included. How much each may round is tested against the oracle; here a backend
+//! that computes something else would be far outside.
 
 use burn::module::Module;
 use burn::record::{BinBytesRecorder, FullPrecisionSettings, Recorder};
@@ -49,7 +50,7 @@ fn backends_agree() {
                 let magnitude = first.iter().fold(0.0f32, |max, x| max.max(x.abs()));
                 let error = max_error(ours, &wide(first));
                 assert!(
-                    error <= 1e-5 * f64::from(magnitude),
+                    error <= 1e-4 * f64::from(magnitude),
                     "{}: {name} is {error:e} off {}",
                     case.name,
                     backends[0].0
