@@ -4,7 +4,7 @@ use burn::config::Config;
 use burn::tensor::backend::Backend;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::attention::{check_scale, check_softcap};
+use crate::attention::{Masking, check_scale, check_softcap};
 use crate::init::{self, Role};
 use crate::{Error, MhaInitializer, MultiHeadAttention};
 
@@ -112,33 +112,6 @@ impl Default for ProjectionBias {
     fn default() -> Self {
         Self { query: true, key: true, value: true, output: true }
     }
-}
-
-/// What happens to the score of a hidden pair of query and key.
-///
-/// # Example
-///
-/// ```
-/// use mha::{Masking, MultiHeadAttentionConfig};
-///
-/// let config = MultiHeadAttentionConfig::new(8, 2).burn_nn_compat();
-/// assert_eq!(config.masking, Masking::Overwrite { min_float: -1.0e4 });
-/// ```
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub enum Masking {
-    /// It leaves the softmax: the weight is exactly 0 whatever the scores, and a query that sees
-    /// no key gets zeros, with zero gradients.
-    #[default]
-    Exclude,
-    /// It is overwritten with a finite number, as `burn::nn` 0.21 does: a query that sees no key
-    /// gets the plain average of all values, padding included, and a true score below
-    /// `min_float` loses to a hidden one.
-    Overwrite {
-        /// The score of a hidden pair; finite. `burn::nn` has -1e4.
-        min_float: f64,
-    },
 }
 
 impl MultiHeadAttentionConfig {

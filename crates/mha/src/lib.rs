@@ -43,11 +43,13 @@ pub mod oracle;
 mod record;
 mod widths;
 
-pub use attention::{Attention, AttentionOptions, attention, attention_heads_first, try_attention};
+pub use attention::{
+    Attention, AttentionOptions, Masking, attention, attention_heads_first, try_attention,
+};
 pub use burn::nn::attention::{
     GeneratePaddingMask, SeqLengthOption, generate_autoregressive_mask, generate_padding_mask,
 };
-pub use config::{Masking, MultiHeadAttentionConfig, ProjectionBias};
+pub use config::{MultiHeadAttentionConfig, ProjectionBias};
 pub use error::Error;
 pub use init::MhaInitializer;
 pub use input::{MhaInput, MhaOutput, Weights};

@@ -4,10 +4,10 @@ use burn::module::{Content, DisplaySettings, Module, ModuleDisplay};
 use burn::nn::Linear;
 use burn::tensor::{Tensor, backend::Backend};
 
-use crate::attention::{Attention, Sizes, check_like, try_attention};
+use crate::attention::{Attention, Masking, Sizes, check_like, try_attention};
 use crate::error::check_shape;
 use crate::widths::Widths;
-use crate::{AttentionOptions, Error, Masking, MhaInput, MhaOutput, Weights};
+use crate::{AttentionOptions, Error, MhaInput, MhaOutput, Weights};
 
 /// Multi-head attention with its four projections.
 ///

@@ -2,6 +2,7 @@
 
 mod dropout;
 mod mask;
+mod masking;
 mod options;
 mod plain;
 mod problem;
@@ -10,6 +11,7 @@ use burn::tensor::{Tensor, backend::Backend};
 
 use crate::Error;
 pub(crate) use dropout::drops;
+pub use masking::Masking;
 pub use options::AttentionOptions;
 use problem::Problem;
 pub(crate) use problem::{Sizes, check_like, check_scale, check_softcap};

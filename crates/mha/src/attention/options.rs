@@ -4,7 +4,7 @@ use burn::tensor::{Bool, Tensor, backend::Backend};
 
 use super::dropout::Dropout;
 use super::mask::Masks;
-use crate::Masking;
+use super::masking::Masking;
 
 /// Options of [`attention`](crate::attention()).
 ///

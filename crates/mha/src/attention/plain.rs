@@ -3,8 +3,8 @@
 use burn::tensor::{Bool, DType, Tensor, activation, backend::Backend};
 
 use super::Attention;
+use super::masking::Masking;
 use super::problem::{Problem, Sizes};
-use crate::Masking;
 
 /// softmax(Q Kᵀ / √head_dim + bias) V, head by head (Vaswani et al. 2017, section 3.2.1).
 pub(crate) fn attention<B: Backend>(problem: Problem<'_, B>) -> Attention<B> {

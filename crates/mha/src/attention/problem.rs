@@ -3,8 +3,9 @@
 use burn::tensor::{DType, Tensor, backend::Backend};
 
 use super::AttentionOptions;
+use super::masking::Masking;
+use crate::Error;
 use crate::error::{check_broadcast, check_shape};
-use crate::{Error, Masking};
 
 /// The sizes of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
