@@ -1,8 +1,11 @@
 //! Data loaders for `burn-train` whose batches are made where they are needed.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use burn::{
@@ -21,6 +24,8 @@ pub(crate) struct CopyLoader<B: Backend> {
     task: CopyTask,
     batch_size: usize,
     plan: Plan,
+    /// The sequences of an epoch that it gives, by their place; all of them unless sliced.
+    range: Range<usize>,
     device: B::Device,
 }
 
@@ -43,7 +48,7 @@ impl<B: Backend> CopyLoader<B> {
         device: &B::Device,
     ) -> Self {
         let plan = Plan::Train { epochs, next_epoch: Arc::new(AtomicUsize::new(first_epoch)) };
-        Self { task, batch_size, plan, device: device.clone() }
+        Self { task, batch_size, plan, range: 0..usize::MAX, device: device.clone() }
     }
 
     /// `sequences` sequences to measure the model on.
@@ -55,7 +60,7 @@ impl<B: Backend> CopyLoader<B> {
         device: &B::Device,
     ) -> Self {
         let plan = Plan::Fixed { split, sequences };
-        Self { task, batch_size, plan, device: device.clone() }
+        Self { task, batch_size, plan, range: 0..usize::MAX, device: device.clone() }
     }
 }
 
@@ -68,32 +73,42 @@ impl<B: Backend> DataLoader<B, CopyBatch<B>> for CopyLoader<B> {
             }
             Plan::Fixed { split, sequences } => (*split, 0, *sequences),
         };
-        Box::new(Batches { loader: self, split, epoch, total, done: 0 })
+        let (start, end) = (self.range.start.min(total), self.range.end.min(total));
+        Box::new(Batches { loader: self, split, epoch, start, end, at: start })
     }
 
     fn num_items(&self) -> usize {
-        match &self.plan {
+        let total = match &self.plan {
             Plan::Train { epochs, .. } => epochs.steps_in(1) * self.batch_size,
             Plan::Fixed { sequences, .. } => *sequences,
-        }
+        };
+        self.range.end.min(total).saturating_sub(self.range.start)
     }
 
     fn to_device(&self, device: &B::Device) -> Arc<dyn DataLoader<B, CopyBatch<B>>> {
         Arc::new(Self { device: device.clone(), ..self.clone() })
     }
 
-    fn slice(&self, _start: usize, _end: usize) -> Arc<dyn DataLoader<B, CopyBatch<B>>> {
-        unimplemented!("burn-train slices a loader for several devices, this example has one")
+    fn slice(&self, start: usize, end: usize) -> Arc<dyn DataLoader<B, CopyBatch<B>>> {
+        let place = |x: usize| self.range.start.saturating_add(x).min(self.range.end);
+        let range = place(start)..place(end);
+        // A slice is asked for its own iterator once in each epoch, so it counts for itself.
+        let mut plan = self.plan.clone();
+        if let Plan::Train { next_epoch, .. } = &mut plan {
+            *next_epoch = Arc::new(AtomicUsize::new(next_epoch.load(Ordering::Relaxed)));
+        }
+        Arc::new(Self { plan, range, ..self.clone() })
     }
 }
 
-/// The batches of one epoch; `total` and `done` count sequences.
+/// The batches of one epoch; `start`, `end` and `at` are places of sequences.
 struct Batches<'a, B: Backend> {
     loader: &'a CopyLoader<B>,
     split: Split,
     epoch: usize,
-    total: usize,
-    done: usize,
+    start: usize,
+    end: usize,
+    at: usize,
 }
 
 impl<B: Backend> Iterator for Batches<'_, B> {
@@ -101,18 +116,24 @@ impl<B: Backend> Iterator for Batches<'_, B> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let CopyLoader { task, batch_size, device, .. } = self.loader;
-        let size = (self.total - self.done).min(*batch_size);
+        // A slice may begin in the middle of a batch; then it gives the rest of that one first.
+        let (index, skip) = (self.at / batch_size, self.at % batch_size);
+        let size = (self.end - self.at).min(batch_size - skip);
         if size == 0 {
             return None;
         }
-        let batch = task.batch(self.split, self.epoch, self.done / batch_size, size, device);
-        self.done += size;
-        Some(batch)
+        let CopyBatch { tokens, targets } =
+            task.batch(self.split, self.epoch, index, skip + size, device);
+        self.at += size;
+        Some(CopyBatch {
+            tokens: tokens.narrow(0, skip, size),
+            targets: targets.narrow(0, skip, size),
+        })
     }
 }
 
 impl<B: Backend> DataLoaderIterator<CopyBatch<B>> for Batches<'_, B> {
     fn progress(&self) -> Progress {
-        Progress { items_processed: self.done, items_total: self.total }
+        Progress { items_processed: self.at - self.start, items_total: self.end - self.start }
     }
 }

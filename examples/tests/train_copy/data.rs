@@ -1,5 +1,7 @@
 //! Sequences and batches.
 
+use std::sync::Arc;
+
 use burn::{
     backend::NdArray,
     data::dataloader::DataLoader,
@@ -9,7 +11,7 @@ use burn::{
 use crate::{
     epochs::Epochs,
     loader::CopyLoader,
-    task::{CopyTask, Split},
+    task::{CopyBatch, CopyTask, Split},
 };
 
 const TASK: CopyTask = CopyTask { vocabulary: 7, length: 5, seed: 3 };
@@ -78,6 +80,28 @@ fn a_fixed_loader_repeats_itself_and_ends_with_what_is_left() {
     assert_eq!(tokens.iter().map(Vec::len).collect::<Vec<_>>(), [44, 44, 22]);
     assert_eq!(tokens, epoch_tokens(&loader));
     assert_eq!(loader.num_items(), 10);
+}
+
+#[test]
+fn slices_together_are_the_whole() {
+    let device = Default::default();
+    let epochs = Epochs { steps: 6, steps_per_epoch: 3 };
+    let train = || CopyLoader::<NdArray>::train(TASK, 4, epochs, 1, &device);
+    let valid = || CopyLoader::<NdArray>::fixed(TASK, 4, Split::Valid, 10, &device);
+    for (loader, slices, items) in [
+        // In the middle of a batch and past the end, too.
+        (train(), [train().slice(0, 4), train().slice(4, 9), train().slice(9, 20)], [4, 5, 3]),
+        (valid(), [valid().slice(0, 3), valid().slice(3, 10), valid().slice(10, 12)], [3, 7, 0]),
+    ] {
+        for _epoch in 0..2 {
+            let whole: Vec<_> = epoch_tokens(&loader).concat();
+            let of = |slice: &Arc<dyn DataLoader<NdArray, CopyBatch<NdArray>>>| -> Vec<i64> {
+                slice.iter().flat_map(|batch| values(batch.tokens)).collect()
+            };
+            assert_eq!(slices.iter().map(of).collect::<Vec<_>>().concat(), whole);
+        }
+        assert_eq!(slices.each_ref().map(|slice| slice.num_items()), items);
+    }
 }
 
 #[test]
