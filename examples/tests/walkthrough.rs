@@ -1,20 +1,13 @@
 //! Runs the example `walkthrough` and reads what it prints.
 
-use std::path::PathBuf;
-use std::process::{Command, Output};
+mod program;
 
-/// Cargo puts examples beside the folder of the test programs: target/release/examples. A plain
-/// `cargo test` builds them; `cargo test --test walkthrough` does not.
-fn program() -> PathBuf {
-    let test = std::env::current_exe().expect("a test has a path");
-    let profile = test.parent().and_then(|deps| deps.parent()).expect("target/<profile>/deps/test");
-    profile.join("examples").join(format!("walkthrough{}", std::env::consts::EXE_SUFFIX))
-}
+use std::process::Output;
+
+use program::example;
 
 fn run(flags: &[&str]) -> Output {
-    Command::new(program()).args(flags).output().unwrap_or_else(|error| {
-        panic!("{}: {error}; `cargo build --example walkthrough` makes it", program().display())
-    })
+    example("walkthrough").args(flags).output().expect("it runs")
 }
 
 /// The page that a good call prints.

@@ -9,6 +9,7 @@
 //! attention.
 
 use burn::tensor::{Int, Tensor, TensorData, backend::Backend};
+use mha_examples::random::SplitMix64;
 
 /// The sizes of the task and the seed of its sequences.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +73,8 @@ impl CopyTask {
     }
 
     fn symbols(&self, split: Split, epoch: usize, index: usize, size: usize) -> Vec<i32> {
-        let mut random = SplitMix64::new([self.seed, split as u64, epoch as u64, index as u64]);
+        let mut random =
+            SplitMix64::from_words([self.seed, split as u64, epoch as u64, index as u64]);
         (0..size * self.length).map(|_| random.below(self.vocabulary as u64) as i32).collect()
     }
 
@@ -84,28 +86,5 @@ impl CopyTask {
             token if self.vocabulary <= 26 => char::from(b'a' + token as u8).to_string(),
             token => token.to_string(),
         }
-    }
-}
-
-/// Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators". Ours rather than
-/// a crate's, so that no update changes the sequences that a checkpoint was trained on.
-struct SplitMix64(u64);
-
-impl SplitMix64 {
-    /// A stream that differs in all its numbers when one of `words` does.
-    fn new(words: [u64; 4]) -> Self {
-        words.into_iter().fold(Self(0), |mut stream, word| Self(stream.next() ^ word))
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
-
-    /// A number from 0 to `bound - 1`; `bound` is below 2^32, so that the product fits.
-    fn below(&mut self, bound: u64) -> u64 {
-        ((self.next() >> 32) * bound) >> 32
     }
 }

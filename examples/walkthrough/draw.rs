@@ -2,17 +2,19 @@
 
 use std::f64::consts::TAU;
 
+use mha_examples::random::SplitMix64;
+
 use crate::numbers::Matrix;
 
 /// Draws from the normal distribution with mean 0 and variance 1.
 #[derive(Debug)]
 pub(crate) struct Normal {
-    state: u64,
+    bits: SplitMix64,
 }
 
 impl Normal {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { state: seed }
+        Self { bits: SplitMix64::new(seed) }
     }
 
     /// `n` numbers.
@@ -31,13 +33,8 @@ impl Normal {
         (-2.0 * radius.ln()).sqrt() * (TAU * angle).cos()
     }
 
-    /// A number above 0 and up to 1, by SplitMix64 (Steele, Lea and Flood 2014).
+    /// A number above 0 and up to 1.
     fn uniform(&mut self) -> f64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.state;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^= bits >> 31;
-        ((bits >> 11) + 1) as f64 / (1_u64 << 53) as f64
+        ((self.bits.next_bits() >> 11) + 1) as f64 / (1_u64 << 53) as f64
     }
 }

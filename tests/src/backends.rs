@@ -1,6 +1,6 @@
 //! Tests that run on every backend compiled in.
 
-use burn::tensor::{Element, Tensor, TensorData, backend::Backend};
+use burn::tensor::{Bool, Element, Tensor, TensorData, backend::Backend};
 
 /// A backend that is compiled in, for tests in which it does not matter which.
 #[cfg(feature = "ndarray")]
@@ -19,6 +19,11 @@ pub fn tensor<B: Backend, const D: usize, T: Element>(
 ) -> Tensor<B, D> {
     let data = TensorData::new(numbers.to_vec(), dims);
     Tensor::from_data(data, (&B::Device::default(), T::dtype()))
+}
+
+/// A bool tensor of these values.
+pub fn bools<B: Backend, const D: usize>(values: &[bool], dims: [usize; D]) -> Tensor<B, D, Bool> {
+    Tensor::from_data(TensorData::new(values.to_vec(), dims), &B::Device::default())
 }
 
 /// The numbers of a tensor.

@@ -1,10 +1,10 @@
 //! The table of cases that runs on every path and backend.
 
-use burn::tensor::{Bool, Tensor, TensorData, backend::Backend};
+use burn::tensor::{Bool, Tensor, backend::Backend};
 use mha::oracle::{Attention, Sizes};
 use mha::{AttentionOptions, MhaInput, MultiHeadAttentionConfig};
 
-use crate::{coins, numbers, tensor};
+use crate::{bools, coins, numbers, tensor};
 
 /// A dense mask with a share of hidden pairs, given in this shape (axes of 1 are broadcast).
 #[derive(Debug, Clone, Copy)]
@@ -326,7 +326,7 @@ impl<const D: usize> Mask<D> {
     }
 
     fn tensor<B: Backend>(&self) -> Tensor<B, D, Bool> {
-        Tensor::from_data(TensorData::new(self.values(), self.dims), &B::Device::default())
+        bools(&self.values(), self.dims)
     }
 }
 

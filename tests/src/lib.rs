@@ -7,7 +7,7 @@ mod compare;
 mod layer;
 mod numbers;
 
-pub use backends::{AnyBackend, floats, tensor};
+pub use backends::{AnyBackend, bools, floats, tensor};
 pub use cases::{Case, Mask, cases};
 pub use compare::{
     as_accurate_as_textbook, assert_as_accurate_as_textbook, assert_close, assert_same, largest,

@@ -4,7 +4,7 @@ use burn::config::Config;
 use burn::tensor::backend::Backend;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::attention::{Masking, check_scale, check_softcap};
+use crate::attention::{Masking, check_dropout, check_scale, check_softcap};
 use crate::init::{self, Role};
 use crate::{Error, MhaInitializer, MultiHeadAttention};
 
@@ -290,18 +290,11 @@ impl MultiHeadAttentionConfig {
     }
 
     fn check_numbers(&self) -> Result<(), Error> {
-        if !(0.0..1.0).contains(&self.dropout) {
-            return Err(Error::value("dropout", "be a probability in [0, 1)", self.dropout));
-        }
+        check_dropout(self.dropout)?;
         check_scale(self.scale)?;
         check_softcap(self.softcap)?;
         self.initializer.check()?;
-        match self.masking {
-            Masking::Overwrite { min_float } if !(min_float as f32).is_finite() => {
-                Err(Error::value("min_float", "be finite in f32", min_float))
-            }
-            _ => Ok(()),
-        }
+        self.masking.check()
     }
 }
 

@@ -4,7 +4,7 @@ use burn::module::{Content, DisplaySettings, Module, ModuleDisplay};
 use burn::nn::Linear;
 use burn::tensor::{Tensor, backend::Backend};
 
-use crate::attention::{Attention, Masking, Sizes, check_like, try_attention};
+use crate::attention::{Attention, Masking, Sizes, check_like, fill, try_attention};
 use crate::error::check_shape;
 use crate::widths::Widths;
 use crate::{AttentionOptions, Error, MhaInput, MhaOutput, Weights};
@@ -204,11 +204,8 @@ impl<B: Backend> MultiHeadAttention<B> {
         }
         if let Some(hidden) = options.masks.hidden_keys(sizes, &input.key.device()) {
             let rows = hidden.unsqueeze_dim::<3>(2);
-            let zero = |x: Tensor<B, 3>| {
-                let dims = x.dims();
-                x.mask_fill(rows.clone().expand(dims), 0.0)
-            };
-            (input.key, input.value) = (zero(input.key), zero(input.value));
+            input.key = fill(input.key, rows.clone(), 0.0);
+            input.value = fill(input.value, rows, 0.0);
         }
         input
     }

@@ -2,6 +2,8 @@
 
 mod data;
 mod flags;
+#[path = "../program/mod.rs"]
+mod program;
 mod resume;
 mod run;
 mod support;

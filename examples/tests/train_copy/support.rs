@@ -13,7 +13,7 @@ use burn::{
     tensor::Tensor,
 };
 
-use crate::{model::ModelSizes, task::CopyTask};
+use crate::{model::ModelSizes, program::example, task::CopyTask};
 
 /// Sizes small enough that a run takes about a second, in four epochs of 5 steps.
 pub(crate) const TINY: [&str; 16] = [
@@ -47,16 +47,7 @@ pub(crate) fn fresh_dir(name: &str) -> PathBuf {
 
 /// The example with `args`; its output can be read.
 pub(crate) fn command(args: &[&str]) -> Command {
-    // target/PROFILE/deps/train_copy-HASH is this test, target/PROFILE/examples/ has the example.
-    let test = std::env::current_exe().unwrap();
-    let name = format!("train_copy{}", std::env::consts::EXE_SUFFIX);
-    let example = test.ancestors().nth(2).unwrap().join("examples").join(name);
-    assert!(
-        example.exists(),
-        "{} is missing: a plain `cargo test` builds it, with `--test` build the example first",
-        example.display()
-    );
-    let mut command = Command::new(example);
+    let mut command = example("train_copy");
     command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

@@ -5,12 +5,14 @@
 
 use burn::module::Param;
 use burn::nn::Linear;
+use burn::tensor::Tensor;
 use burn::tensor::backend::{AutodiffBackend, Backend};
-use burn::tensor::{Bool, Tensor, TensorData};
 use mha::{
     AttentionOptions, MhaInput, MultiHeadAttention, MultiHeadAttentionConfig, Weights, attention,
 };
-use mha_tests::{assert_close, assert_same, floats, numbers, on_every_backend, tensor, wide};
+use mha_tests::{
+    assert_close, assert_same, bools, floats, numbers, on_every_backend, tensor, wide,
+};
 
 on_every_backend!(
     rows_without_keys,
@@ -32,10 +34,6 @@ on_every_backend!(
     strong_scores,
     gradient_of_the_bias,
 );
-
-fn bools<B: Backend, const D: usize>(values: &[bool], dims: [usize; D]) -> Tensor<B, D, Bool> {
-    Tensor::from_data(TensorData::new(values.to_vec(), dims), &B::Device::default())
-}
 
 /// A module that is its core: identity projections without bias.
 fn core<B: Backend>(d_model: usize, n_heads: usize) -> MultiHeadAttention<B> {

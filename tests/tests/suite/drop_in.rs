@@ -6,10 +6,11 @@ use burn::module::Module;
 use burn::nn::attention as burn_nn;
 use burn::record::{BinBytesRecorder, FullPrecisionSettings, NamedMpkBytesRecorder, Recorder};
 use burn::tensor::backend::{AutodiffBackend, Backend};
-use burn::tensor::{Bool, Tensor, TensorData};
+use burn::tensor::{Bool, Tensor};
 use mha::{Masking, MhaInput, MultiHeadAttention, MultiHeadAttentionConfig, Weights};
 use mha_tests::{
-    assert_close, assert_same, coins, floats, max_error, numbers, on_every_backend, tensor, wide,
+    assert_close, assert_same, bools, coins, floats, max_error, numbers, on_every_backend, tensor,
+    wide,
 };
 
 on_every_backend!(
@@ -37,7 +38,6 @@ struct Call<B: Backend> {
 }
 
 fn call<B: Backend>() -> Call<B> {
-    let device = Default::default();
     let mut pad = coins(1, BATCH * SEQ_K, 30);
     pad[0] = false; // every query sees the first key of both entries ...
     pad[SEQ_K] = false;
@@ -46,8 +46,8 @@ fn call<B: Backend>() -> Call<B> {
     Call {
         query: tensor(&numbers(3, BATCH * SEQ_Q * D_MODEL), [BATCH, SEQ_Q, D_MODEL]),
         memory: tensor(&numbers(4, BATCH * SEQ_K * D_MODEL), [BATCH, SEQ_K, D_MODEL]),
-        pad: Tensor::from_data(TensorData::new(pad, [BATCH, SEQ_K]), &device),
-        attn: Tensor::from_data(TensorData::new(attn, [BATCH, SEQ_Q, SEQ_K]), &device),
+        pad: bools(&pad, [BATCH, SEQ_K]),
+        attn: bools(&attn, [BATCH, SEQ_Q, SEQ_K]),
     }
 }
 

@@ -6,7 +6,7 @@ use burn::module::Module;
 use burn::record::{BinBytesRecorder, FullPrecisionSettings, Recorder};
 use burn::tensor::backend::{AutodiffBackend, Backend};
 use mha::{MhaInput, MultiHeadAttention, Weights};
-use mha_tests::{Case, Layer, cases, floats, max_error, wide};
+use mha_tests::{Case, Layer, cases, floats, largest, max_error, wide};
 
 type Bytes = BinBytesRecorder<FullPrecisionSettings>;
 
@@ -47,10 +47,10 @@ fn backends_agree() {
         let results: Vec<_> = backends.iter().map(|(_, run)| run(&case, &bytes)).collect();
         for (index, (name, _)) in backends.iter().enumerate() {
             for (ours, first) in results[index].iter().zip(&results[0]) {
-                let magnitude = first.iter().fold(0.0f32, |max, x| max.max(x.abs()));
-                let error = max_error(ours, &wide(first));
+                let first = wide(first);
+                let error = max_error(ours, &first);
                 assert!(
-                    error <= 1e-4 * f64::from(magnitude),
+                    error <= 1e-4 * largest(&first),
                     "{}: {name} is {error:e} off {}",
                     case.name,
                     backends[0].0

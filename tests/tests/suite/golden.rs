@@ -27,7 +27,7 @@ fn matrix<B: Backend>(value: &Value, rows: usize) -> Tensor<B, 2> {
 }
 
 /// The module of the fixture with this many heads, and its tokens `[1, 7, 8]`.
-pub(crate) fn example<B: Backend>(n_heads: usize) -> (MultiHeadAttention<B>, Tensor<B, 3>) {
+fn example<B: Backend>(n_heads: usize) -> (MultiHeadAttention<B>, Tensor<B, 3>) {
     let fixture = fixture();
     let config = MultiHeadAttentionConfig::new(8, n_heads).with_bias(false).with_dropout(0.0);
     let mut module = config.init::<B>(&Default::default());
@@ -40,7 +40,7 @@ pub(crate) fn example<B: Backend>(n_heads: usize) -> (MultiHeadAttention<B>, Ten
 }
 
 /// What NumPy computes for this many heads.
-pub(crate) fn expected_output(n_heads: usize) -> Vec<f64> {
+fn expected_output(n_heads: usize) -> Vec<f64> {
     let fixture = fixture();
     let counts = fixture["head_counts"].as_array().expect("a list");
     let of = counts.iter().find(|count| count["n_heads"] == n_heads).expect("the head count");

@@ -4,7 +4,7 @@ use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::backend::{AutodiffBackend, Backend};
 use burn::tensor::{DType, Tensor};
 use mha::{AttentionOptions, MhaInput, MultiHeadAttentionConfig, Weights, attention};
-use mha_tests::{assert_close, floats, numbers, on_every_backend, tensor, wide};
+use mha_tests::{assert_close, floats, largest, numbers, on_every_backend, tensor, wide};
 
 on_every_backend!(function, long_rows, module);
 
@@ -52,7 +52,7 @@ fn function<B: AutodiffBackend>() {
         assert_close(&context, &wide(&floats(exact.context)), 1.5 * epsilon);
         for (ours, exact) in our_gradients.into_iter().zip(gradients) {
             let exact = wide(&floats(exact));
-            let magnitude = exact.iter().fold(1.0, |max: f64, x| max.max(x.abs()));
+            let magnitude = largest(&exact).max(1.0);
             assert_close(&floats(ours.cast(DType::F32)), &exact, 4.0 * epsilon * magnitude);
         }
     }

@@ -1,9 +1,11 @@
 //! What holds for any attention, whatever the numbers.
 
 use burn::tensor::backend::{AutodiffBackend, Backend};
-use burn::tensor::{Bool, Int, Tensor, TensorData};
+use burn::tensor::{Int, Tensor};
 use mha::{AttentionOptions, MhaInput, MultiHeadAttentionConfig, attention, attention_heads_first};
-use mha_tests::{assert_close, assert_same, floats, numbers, on_every_backend, tensor, wide};
+use mha_tests::{
+    assert_close, assert_same, bools, floats, numbers, on_every_backend, tensor, wide,
+};
 
 on_every_backend!(
     keys_in_any_order,
@@ -171,8 +173,4 @@ fn layouts_do_not_matter<B: AutodiffBackend>() {
             }
         }
     }
-}
-
-fn bools<B: Backend, const D: usize>(values: &[bool], dims: [usize; D]) -> Tensor<B, D, Bool> {
-    Tensor::from_data(TensorData::new(values.to_vec(), dims), &B::Device::default())
 }

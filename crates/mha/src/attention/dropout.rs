@@ -11,8 +11,7 @@
 
 use burn::tensor::{Bool, DType, Distribution, ElementConversion, Int, Tensor, backend::Backend};
 
-use super::problem::Sizes;
-use crate::Error;
+use super::sizes::Sizes;
 
 const MASK: u32 = 0x7fff_ffff;
 const M1: u32 = 0x21f0_aaad;
@@ -29,13 +28,6 @@ pub(crate) struct Dropout {
 }
 
 impl Dropout {
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        if (0.0..1.0).contains(&self.probability) {
-            return Ok(());
-        }
-        Err(Error::value("dropout", "be a probability in [0, 1)", self.probability))
-    }
-
     /// The dropped pairs, `[batch, n_heads, seq_q, seq_k]`, or nothing where nothing is dropped.
     pub(crate) fn pattern<B: Backend>(
         &self,

@@ -2,7 +2,7 @@
 
 use burn::tensor::{Bool, Tensor, backend::Backend};
 
-use super::problem::Sizes;
+use super::sizes::Sizes;
 use crate::Error;
 use crate::error::{check_broadcast, check_shape};
 
@@ -83,6 +83,16 @@ impl<B: Backend> Masks<B> {
         let [batch, ..] = hidden.dims();
         Some(hidden.reshape([batch, sizes.seq_k]))
     }
+}
+
+/// Fills a tensor with `value` where `mask`, whose axes may be 1, is true.
+pub(crate) fn fill<B: Backend, const D: usize>(
+    tensor: Tensor<B, D>,
+    mask: Tensor<B, D, Bool>,
+    value: f64,
+) -> Tensor<B, D> {
+    let dims = tensor.dims();
+    tensor.mask_fill(mask.expand(dims), value)
 }
 
 fn broadcast<const D: usize>(a: [usize; D], b: [usize; D]) -> [usize; D] {

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Error;
+
 /// What happens to the score of a hidden pair of query and key.
 ///
 /// # Example
@@ -27,4 +29,15 @@ pub enum Masking {
         /// The score of a hidden pair; finite. `burn::nn` has -1e4.
         min_float: f64,
     },
+}
+
+impl Masking {
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        match *self {
+            Self::Overwrite { min_float } if !(min_float as f32).is_finite() => {
+                Err(Error::value("min_float", "be finite in f32", min_float))
+            }
+            _ => Ok(()),
+        }
+    }
 }

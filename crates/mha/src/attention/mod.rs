@@ -6,15 +6,18 @@ mod masking;
 mod options;
 mod plain;
 mod problem;
+mod sizes;
 
 use burn::tensor::{Tensor, backend::Backend};
 
 use crate::Error;
 pub(crate) use dropout::drops;
+pub(crate) use mask::fill;
 pub use masking::Masking;
 pub use options::AttentionOptions;
 use problem::Problem;
-pub(crate) use problem::{Sizes, check_like, check_scale, check_softcap};
+pub(crate) use problem::{check_dropout, check_groups, check_like, check_scale, check_softcap};
+pub use sizes::Sizes;
 
 /// What [`attention`] returns.
 ///

@@ -3,8 +3,10 @@
 use burn::tensor::{Bool, DType, Tensor, activation, backend::Backend};
 
 use super::Attention;
+use super::mask::fill;
 use super::masking::Masking;
-use super::problem::{Problem, Sizes};
+use super::problem::Problem;
+use super::sizes::Sizes;
 
 /// softmax(Q Kᵀ / √head_dim + bias) V, head by head (Vaswani et al. 2017, section 3.2.1).
 pub(crate) fn attention<B: Backend>(problem: Problem<'_, B>) -> Attention<B> {
@@ -46,10 +48,7 @@ pub(crate) fn attention<B: Backend>(problem: Problem<'_, B>) -> Attention<B> {
         }
         Masking::Overwrite { min_float } => {
             let scores = match hidden {
-                Some(hidden) => {
-                    let dims = scores.dims();
-                    scores.mask_fill(hidden.expand(dims), min_float)
-                }
+                Some(hidden) => fill(scores, hidden, min_float),
                 None => scores,
             };
             overwritten_softmax(scores, options.quiet_softmax)
@@ -80,10 +79,9 @@ fn softmax<B: Backend>(
     can_hide: bool,
     quiet: bool,
 ) -> Tensor<B, 4> {
-    let dims = scores.dims();
     let values = scores.clone().detach();
     let values = match hidden {
-        Some(hidden) => values.mask_fill(hidden.expand(dims), f64::NEG_INFINITY),
+        Some(hidden) => fill(values, hidden, f64::NEG_INFINITY),
         None => values,
     };
     let hidden = can_hide.then(|| values.clone().equal_elem(f64::NEG_INFINITY));
@@ -178,11 +176,7 @@ fn zero_hidden_keys<B: Backend>(
         hidden.clone().reshape([batch, n_kv_heads, n_heads / n_kv_heads * seq_q, seq_k])
     };
     let rows = by_group.all_dim(2).swap_dims(2, 3); // [batch or 1, n_kv_heads or 1, seq_k, 1]
-    let zero = |x: Tensor<B, 4>| {
-        let dims = x.dims();
-        x.mask_fill(rows.clone().expand(dims), 0.0)
-    };
-    (zero(key), zero(value))
+    (fill(key, rows.clone(), 0.0), fill(value, rows, 0.0))
 }
 
 fn in_f32<B: Backend>(tensor: Tensor<B, 4>) -> Tensor<B, 4> {

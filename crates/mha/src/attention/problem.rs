@@ -3,31 +3,9 @@
 use burn::tensor::{DType, Tensor, backend::Backend};
 
 use super::AttentionOptions;
-use super::masking::Masking;
+use super::sizes::Sizes;
 use crate::Error;
 use crate::error::{check_broadcast, check_shape};
-
-/// The sizes of one call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Sizes {
-    pub(crate) batch: usize,
-    pub(crate) seq_q: usize,
-    pub(crate) seq_k: usize,
-    pub(crate) n_heads: usize,
-    /// A divisor of `n_heads`: query head `h` reads key head `h / (n_heads / n_kv_heads)`.
-    pub(crate) n_kv_heads: usize,
-    /// Features of a query and of a key in one head.
-    pub(crate) head_dim: usize,
-    /// Features of a value in one head.
-    pub(crate) value_dim: usize,
-}
-
-impl Sizes {
-    /// Whether there is no pair of query and key.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.batch == 0 || self.seq_q == 0 || self.seq_k == 0
-    }
-}
 
 /// A checked call: shapes, element types and devices agree.
 pub(crate) struct Problem<'a, B: Backend> {
@@ -62,10 +40,7 @@ impl<'a, B: Backend> Problem<'a, B> {
             let actual = format!("{heads}, head_dim {head_dim}, value_dim {value_dim}");
             return Err(Error::value("query, key and value", "have heads and features", actual));
         }
-        if !n_heads.is_multiple_of(n_kv_heads) {
-            let actual = format!("n_kv_heads {n_kv_heads} and n_heads {n_heads}");
-            return Err(Error::value("n_kv_heads", "divide n_heads", actual));
-        }
+        check_groups(n_heads, n_kv_heads)?;
         check_like("key", &key, "query", &query)?;
         check_like("value", &value, "query", &query)?;
         options.check(&sizes, "query", &query)?;
@@ -100,13 +75,25 @@ impl<B: Backend> AttentionOptions<B> {
         }
         check_scale(self.scale)?;
         check_softcap(self.softcap)?;
-        if let Masking::Overwrite { min_float } = self.masking
-            && !(min_float as f32).is_finite()
-        {
-            return Err(Error::value("min_float", "be finite in f32", min_float));
-        }
-        self.dropout.check()
+        self.masking.check()?;
+        check_dropout(self.dropout.probability)
     }
+}
+
+/// Checks that the heads of keys and values, at least one, share out the query heads.
+pub(crate) fn check_groups(n_heads: usize, n_kv_heads: usize) -> Result<(), Error> {
+    if n_heads.is_multiple_of(n_kv_heads) {
+        return Ok(());
+    }
+    let actual = format!("n_kv_heads {n_kv_heads} and n_heads {n_heads}");
+    Err(Error::value("n_kv_heads", "divide n_heads", actual))
+}
+
+pub(crate) fn check_dropout(probability: f64) -> Result<(), Error> {
+    if (0.0..1.0).contains(&probability) {
+        return Ok(());
+    }
+    Err(Error::value("dropout", "be a probability in [0, 1)", probability))
 }
 
 pub(crate) fn check_scale(scale: Option<f64>) -> Result<(), Error> {
