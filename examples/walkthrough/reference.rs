@@ -51,7 +51,8 @@ impl Reference {
             value_dim: head_dim,
             ..Sizes::ONE
         };
-        let oracle::Output { context, weights } = oracle::Attention::new(sizes, q, k, v).forward();
+        let oracle::Output { context, weights, .. } =
+            oracle::Attention::new(sizes, q, k, v).forward();
         Self { name: "f64 oracle", weights, output: linear(&context, &numbers.w_o) }
     }
 

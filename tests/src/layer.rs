@@ -1,55 +1,66 @@
-//! The oracle of a whole module: projections, attention, output projection.
+//! The oracle of a whole module: projections, norms, rotations, attention, gate, output projection.
 
 use burn::module::Param;
 use burn::nn::Linear;
 use burn::tensor::{Element, Tensor, backend::Backend};
-use mha::MultiHeadAttention;
-use mha::oracle::{Attention, Output, Sizes, linear, linear_backward};
+use mha::oracle::{
+    Attention, Norm, Output, Sizes, gate, gate_backward, linear, linear_backward, rotate,
+    rotate_backward,
+};
+use mha::{Gate, HeadNorm, MultiHeadAttention, Position, QkNorm, RotaryLayout, Sink};
 use num_traits::Float;
 
-use crate::{Case, floats, numbers, tensor};
+use crate::case::convert;
+use crate::{Case, numbers, tensor};
 
 /// The inputs and parameters of one call of a module, in plain numbers.
 #[derive(Debug, Clone)]
 pub struct Layer<T> {
     case: Case,
-    /// `[d_input, d_output]` of query, key, value and output.
-    shapes: [[usize; 2]; 4],
+    /// `[d_input, d_output]` of query, key, value, output and gate.
+    shapes: Vec<[usize; 2]>,
     /// Query `[batch, seq_q, d_model]`, key `[batch, seq_k, d_key]`, value `[batch, seq_k, d_value]`.
     pub inputs: [Vec<T>; 3],
-    /// Weights of query, key, value and output, each `[d_input, d_output]`.
-    pub weights: [Vec<T>; 4],
-    /// Biases of query, key, value and output, each `[d_output]`.
-    pub biases: [Vec<T>; 4],
+    /// Weights of query, key, value, output and, if there is one, gate, each `[d_input, d_output]`.
+    pub weights: Vec<Vec<T>>,
+    /// Their biases, each `[d_output]`.
+    pub biases: Vec<Vec<T>>,
+    /// Factors and shifts of the query's and the key's norm, each `[head_dim]`.
+    norms: [[Vec<T>; 2]; 2],
 }
 
-/// The gradients of a [`Layer`]'s inputs and parameters.
-#[derive(Debug, Clone)]
-pub struct LayerGradients<T> {
-    /// Of query, key and value.
-    pub inputs: [Vec<T>; 3],
-    /// Of the four weights.
-    pub weights: [Vec<T>; 4],
-    /// Of the four biases.
-    pub biases: [Vec<T>; 4],
-    /// Of each pair's additive bias.
-    pub pairs: Vec<T>,
+/// What a call computes on its way, kept for the way back.
+struct Pass<T> {
+    /// Query and key as split.
+    split: [Vec<T>; 2],
+    attention: Attention<T>,
+    output: Output<T>,
+    gate_logits: Option<Vec<T>>,
 }
+
+/// Gradients by name, in the order of [`Layer::backward`].
+pub type Named<T> = Vec<(String, Vec<T>)>;
+
+const LINEARS: [&str; 5] = ["query", "key", "value", "output", "gate"];
 
 impl<T: Float + From<f32>> Layer<T> {
     /// The layer of a case.
     pub fn new(case: &Case) -> Self {
         let Sizes { batch, n_heads, n_kv_heads, seq_q, seq_k, head_dim, value_dim } = case.sizes;
         let [d_model, d_key, d_value, d_output] = case.module_widths();
-        let shapes = [
+        let mut shapes = vec![
             [d_model, n_heads * head_dim],
             [d_key, n_kv_heads * head_dim],
             [d_value, n_kv_heads * value_dim],
             [n_heads * value_dim, d_output],
         ];
-        let draw = |seed: usize, count| {
-            numbers(seed as u64, count).into_iter().map(Into::into).collect::<Vec<T>>()
-        };
+        match case.gate {
+            Gate::None => {}
+            Gate::PerHead => shapes.push([d_model, n_heads]),
+            Gate::Elementwise => shapes.push([d_model, n_heads * value_dim]),
+            other => panic!("the tests do not know {other:?}"),
+        }
+        let draw = |seed: usize, count| convert::<T>(&numbers(seed as u64, count));
         // Weights of ±1.5/√d_input keep every product of the size of its input; shrunk in f32, so
         // that both precisions start from the same numbers.
         let weight = |index: usize| {
@@ -61,68 +72,250 @@ impl<T: Float + From<f32>> Layer<T> {
         let rows = [batch * seq_q, batch * seq_k, batch * seq_k];
         Self {
             case: case.clone(),
-            shapes,
             inputs: [0, 1, 2].map(|index| draw(21 + index, rows[index] * shapes[index][0])),
-            weights: [0, 1, 2, 3].map(weight),
-            biases: [0, 1, 2, 3].map(|index| draw(41 + index, shapes[index][1])),
+            weights: (0..shapes.len()).map(weight).collect(),
+            biases: (0..shapes.len()).map(|index| draw(41 + index, shapes[index][1])).collect(),
+            norms: [51, 53].map(|seed| [draw(seed, head_dim), draw(seed + 1, head_dim)]),
+            shapes,
         }
     }
 
-    /// The output `[batch, seq_q, d_output]` and the weights.
+    /// The output `[batch, seq_q, d_output]` as context, and all else of the attention.
     pub fn forward(&self) -> Output<T> {
-        let Output { context, weights } = self.attention().forward();
-        let context = self.project(3, &context);
-        Output { context, weights }
+        let Pass { output, gate_logits, .. } = self.pass();
+        let context = self.gated(&output.context, &gate_logits);
+        Output { context: self.project(3, &context), ..output }
+    }
+
+    fn pass(&self) -> Pass<T> {
+        let split = [0, 1].map(|index| self.project(index, &self.inputs[index]));
+        let value = self.project(2, &self.inputs[2]);
+        let [query, key] =
+            [0, 1].map(|which| self.rotated(which, &self.normed(which, &split[which])));
+        let attention = self.case.oracle_of(query, key, value);
+        let output = attention.forward();
+        let gate_logits = (self.case.gate != Gate::None).then(|| {
+            let logits = self.project(4, &self.inputs[0]);
+            match self.case.gate {
+                Gate::PerHead => {
+                    let repeat = |&x: &T| vec![x; self.case.sizes.value_dim];
+                    logits.iter().flat_map(repeat).collect()
+                }
+                _ => logits,
+            }
+        });
+        Pass { split, attention, output, gate_logits }
     }
 
     /// All gradients, given that of the output.
-    pub fn backward(&self, d_output: &[T]) -> LayerGradients<T> {
+    pub fn backward(&self, d_output: &[T]) -> Named<T> {
         self.gradients(d_output, |x| x)
     }
 
     /// For each gradient the sum of the absolute values of the terms that it is summed from: what
     /// a rounding error is relative to. A key's bias, for one, has the gradient 0 in exact
     /// arithmetic, as a sum of terms that are not.
-    pub fn backward_magnitudes(&self, d_output: &[T]) -> LayerGradients<T> {
+    pub fn backward_magnitudes(&self, d_output: &[T]) -> Named<T> {
         self.gradients(d_output, T::abs)
     }
 
-    fn gradients(&self, d_output: &[T], term: fn(T) -> T) -> LayerGradients<T> {
-        let attention = self.attention();
-        let context = attention.forward().context;
-        let back = |index: usize, input: &[T], d_output: &[T]| {
-            let [input, weight, d_output] = [input, &self.weights[index], d_output]
-                .map(|x| x.iter().copied().map(term).collect::<Vec<_>>());
-            linear_backward(&input, &weight, &d_output, self.shapes[index][1])
+    fn gradients(&self, d_output: &[T], term: fn(T) -> T) -> Named<T> {
+        let Pass { split, attention, output, gate_logits } = self.pass();
+        let terms = |x: &[T]| x.iter().copied().map(term).collect::<Vec<T>>();
+        let mut named: Named<T> = Vec::new();
+        let mut back = |index: usize, input: &[T], d_output: &[T]| {
+            let [input, weight, d_output] = [input, &self.weights[index], d_output].map(&terms);
+            let [x, w, b] = linear_backward(&input, &weight, &d_output, self.shapes[index][1]);
+            named.push((format!("{}.weight", LINEARS[index]), w));
+            named.push((format!("{}.bias", LINEARS[index]), b));
+            x
         };
-        let [_, w_output, b_output] = back(3, &context, d_output);
-        let [d_context, ..] =
-            linear_backward(&context, &self.weights[3], d_output, self.shapes[3][1]);
+        let gated = self.gated(&output.context, &gate_logits);
+        back(3, &gated, d_output);
+        let [d_gated, ..] = linear_backward(&gated, &self.weights[3], d_output, self.shapes[3][1]);
+        let (d_context, d_logits) = match &gate_logits {
+            Some(logits) => {
+                let [context, logits] = gate_backward(&output.context, logits, &d_gated);
+                (context, Some(logits))
+            }
+            None => (d_gated, None),
+        };
+        let mut d_query_input = d_logits.map(|d_logits| {
+            let d_logits = match self.case.gate {
+                Gate::PerHead => {
+                    let sum = |x: &[T]| x.iter().copied().map(term).fold(T::zero(), |a, b| a + b);
+                    d_logits.chunks(self.case.sizes.value_dim).map(sum).collect()
+                }
+                _ => d_logits,
+            };
+            back(4, &self.inputs[0], &d_logits)
+        });
         let inner = attention.backward(&d_context);
-        let [x_query, w_query, b_query] = back(0, &self.inputs[0], &inner.query);
-        let [x_key, w_key, b_key] = back(1, &self.inputs[1], &inner.key);
-        let [x_value, w_value, b_value] = back(2, &self.inputs[2], &inner.value);
-        LayerGradients {
-            inputs: [x_query, x_key, x_value],
-            weights: [w_query, w_key, w_value, w_output],
-            biases: [b_query, b_key, b_value, b_output],
-            pairs: inner.bias,
+        let d_key = self.case.of_call(&inner.key);
+        let d_value = self.case.of_call(&inner.value);
+        let [(d_query, query_norm), (d_key, key_norm)] = [(0, &inner.query), (1, &d_key)]
+            .map(|(which, d_placed)| self.placed_backward(which, &split[which], d_placed, term));
+        let mut inputs = vec![
+            back(0, &self.inputs[0], &d_query),
+            back(1, &self.inputs[1], &d_key),
+            back(2, &self.inputs[2], &d_value),
+        ];
+        if let Some(more) = d_query_input.take() {
+            inputs[0].iter_mut().zip(more).for_each(|(x, more)| *x = *x + more);
         }
+        let names = ["the input query", "the input key", "the input value"];
+        named.extend(names.map(String::from).into_iter().zip(inputs));
+        named.extend(name_norm("query_norm", query_norm));
+        named.extend(name_norm("key_norm", key_norm));
+
+        let case = &self.case;
+        if case.bias_kv > 0 {
+            named.push(("bias_k".into(), case.memory_gradient(&terms(&inner.key))));
+            named.push(("bias_v".into(), case.memory_gradient(&terms(&inner.value))));
+        }
+        if matches!(case.position, Position::T5(_)) {
+            named.push(("relative_bias".into(), case.table_gradient(&terms(&inner.bias))));
+        }
+        if case.sink == Sink::Learned {
+            // A row's term is minus the sum of its pairs'.
+            let Sizes { batch, n_heads, .. } = case.sizes;
+            let pairs = terms(&inner.bias);
+            let of_head = |h: usize| {
+                let size = pairs.len() / batch / n_heads;
+                let rows = (0..batch).flat_map(|b| &pairs[(b * n_heads + h) * size..][..size]);
+                -rows.fold(T::zero(), |sum, &x| sum + x)
+            };
+            let exact = inner.sink.clone();
+            let sums: Vec<T> = (0..n_heads).map(of_head).collect();
+            named.push(("sinks".into(), if term(-T::one()) > T::zero() { sums } else { exact }));
+        }
+        if case.head_scale {
+            named.push(("head_scale".into(), inner.head_scale.clone()));
+        }
+        named
     }
 
-    fn attention(&self) -> Attention<T> {
-        let [query, key, value] = [0, 1, 2].map(|index| self.project(index, &self.inputs[index]));
-        let mut attention = Attention::new(self.case.sizes, query, key, value);
-        self.case.add_options(&mut attention);
-        attention
+    /// The gradient of a query (0) or key (1) as split, and those of its norm's factors and shifts.
+    fn placed_backward(
+        &self,
+        which: usize,
+        split: &[T],
+        d_placed: &[T],
+        term: fn(T) -> T,
+    ) -> (Vec<T>, Option<[Vec<T>; 2]>) {
+        let d_normed = match self.turn(which) {
+            Some(turn) => rotate_backward(
+                d_placed,
+                turn.dims,
+                turn.width,
+                turn.interleaved,
+                turn.magnitude,
+                |b, i, pair| turn.angle(b, i, pair),
+            ),
+            None => d_placed.to_vec(),
+        };
+        let Some((norm, epsilon)) = self.norm() else { return (d_normed, None) };
+        let [gamma, _] = &self.norms[which];
+        let [d_split, d_gamma, d_beta] = norm.backward(split, gamma, &d_normed, epsilon);
+        if term(-T::one()) < T::zero() {
+            return (d_split, Some([d_gamma, d_beta]));
+        }
+        // The terms of the sums over all rows, without their signs.
+        let ones = vec![T::one(); gamma.len()];
+        let unit = norm.forward(split, &ones, None, epsilon);
+        let zeros = || vec![T::zero(); gamma.len()];
+        let (mut d_gamma, mut d_beta) = (zeros(), zeros());
+        for (index, (&d, &unit)) in d_normed.iter().zip(&unit).enumerate() {
+            let feature = index % gamma.len();
+            d_gamma[feature] = d_gamma[feature] + (d * unit).abs();
+            d_beta[feature] = d_beta[feature] + d.abs();
+        }
+        (d_split, Some([d_gamma, d_beta]))
     }
 
     fn project(&self, index: usize, input: &[T]) -> Vec<T> {
         linear(input, &self.weights[index], Some(&self.biases[index]), self.shapes[index][0])
     }
+
+    fn gated(&self, context: &[T], logits: &Option<Vec<T>>) -> Vec<T> {
+        logits.as_ref().map_or(context.to_vec(), |logits| gate(context, logits))
+    }
+
+    fn norm(&self) -> Option<(Norm, T)> {
+        let number = |x: f64| <T as num_traits::NumCast>::from(x).expect("a small number");
+        Some(match self.case.qk_norm? {
+            QkNorm::Rms { epsilon } => (Norm::Rms, number(epsilon)),
+            QkNorm::Layer { epsilon } => (Norm::Layer, number(epsilon)),
+            QkNorm::L2 { epsilon } => (Norm::L2, number(epsilon)),
+            other => panic!("the tests do not know {other:?}"),
+        })
+    }
+
+    fn has_shift(&self) -> bool {
+        matches!(self.case.qk_norm, Some(QkNorm::Layer { .. }))
+    }
+
+    fn normed(&self, which: usize, split: &[T]) -> Vec<T> {
+        let Some((norm, epsilon)) = self.norm() else { return split.to_vec() };
+        let [gamma, beta] = &self.norms[which];
+        norm.forward(split, gamma, self.has_shift().then_some(beta), epsilon)
+    }
+
+    fn rotated(&self, which: usize, normed: &[T]) -> Vec<T> {
+        match self.turn(which) {
+            Some(turn) => rotate(
+                normed,
+                turn.dims,
+                turn.width,
+                turn.interleaved,
+                turn.magnitude,
+                |b, i, pair| turn.angle(b, i, pair),
+            ),
+            None => normed.to_vec(),
+        }
+    }
+
+    /// The rotation of a query (0) or key (1).
+    fn turn(&self, which: usize) -> Option<Turn<T>> {
+        let Position::Rotary(rotary) = &self.case.position else { return None };
+        let Sizes { batch, n_heads, n_kv_heads, seq_q, seq_k, head_dim, .. } = self.case.sizes;
+        let number = |x: f64| <T as num_traits::NumCast>::from(x).expect("a number");
+        let length = seq_k.max(seq_q);
+        Some(Turn {
+            dims: [[batch, seq_q, n_heads, head_dim], [batch, seq_k, n_kv_heads, head_dim]][which],
+            width: rotary.width.unwrap_or(head_dim),
+            interleaved: rotary.layout == RotaryLayout::Interleaved,
+            magnitude: number(rotary.magnitude()),
+            frequencies: rotary.frequencies(head_dim, length).into_iter().map(number).collect(),
+            first: if which == 0 { seq_k as i64 - seq_q as i64 } else { 0 },
+        })
+    }
 }
 
-impl<T: Float + Element> Layer<T> {
+/// The rotation of all queries, or of all keys.
+struct Turn<T> {
+    dims: [usize; 4],
+    width: usize,
+    interleaved: bool,
+    magnitude: T,
+    frequencies: Vec<T>,
+    /// The position of the first token.
+    first: i64,
+}
+
+impl<T: Float> Turn<T> {
+    fn angle(&self, _batch: usize, token: usize, pair: usize) -> T {
+        let position = <T as num_traits::NumCast>::from(self.first + token as i64);
+        position.expect("a number") * self.frequencies[pair]
+    }
+}
+
+fn name_norm<T>(name: &str, gradients: Option<[Vec<T>; 2]>) -> Named<T> {
+    let Some([gamma, beta]) = gradients else { return Vec::new() };
+    vec![(format!("{name}.gamma"), gamma), (format!("{name}.beta"), beta)]
+}
+
+impl<T: Float + Element + From<f32>> Layer<T> {
     /// Gives a module these parameters, in this precision.
     pub fn fill<B: Backend>(&self, mut module: MultiHeadAttention<B>) -> MultiHeadAttention<B> {
         let linear = |index: usize| {
@@ -132,10 +325,35 @@ impl<T: Float + Element> Layer<T> {
                 bias: Some(Param::from_tensor(tensor(&self.biases[index], [d_output]))),
             }
         };
+        let case = &self.case;
+        let Sizes { n_heads, n_kv_heads, head_dim, value_dim, .. } = case.sizes;
         module.query = linear(0);
         module.key = linear(1);
         module.value = linear(2);
         module.output = linear(3);
+        module.gate = module.gate.map(|_| linear(4));
+        let norm = |mut norm: HeadNorm<B>, which: usize| {
+            let [gamma, beta] = &self.norms[which];
+            let vector = |x: &[T]| Param::from_tensor(tensor(x, [head_dim]));
+            norm.gamma = vector(gamma);
+            norm.beta = norm.beta.map(|_| vector(beta));
+            norm
+        };
+        module.query_norm = module.query_norm.map(|old| norm(old, 0));
+        module.key_norm = module.key_norm.map(|old| norm(old, 1));
+        let matrix =
+            |x: Vec<f32>, dims: [usize; 2]| Param::from_tensor(tensor(&convert::<T>(&x), dims));
+        let slots = case.bias_kv;
+        let dims = |width| [slots, n_kv_heads * width];
+        module.bias_k = module.bias_k.map(|_| matrix(case.memory_values(0), dims(head_dim)));
+        module.bias_v = module.bias_v.map(|_| matrix(case.memory_values(1), dims(value_dim)));
+        module.relative_bias = module.relative_bias.map(|table| {
+            let dims = table.dims();
+            matrix(case.table_values(), dims)
+        });
+        module.sinks = module
+            .sinks
+            .map(|_| Param::from_tensor(tensor(&convert::<T>(&case.sink_values()), [n_heads])));
         module
     }
 
@@ -150,25 +368,50 @@ impl<T: Float + Element> Layer<T> {
     }
 }
 
-impl LayerGradients<f32> {
-    /// Reads a module's gradients.
-    pub fn of<B: burn::tensor::backend::AutodiffBackend>(
-        module: &MultiHeadAttention<B>,
-        inputs: &[Tensor<B, 3>; 3],
-        gradients: &B::Gradients,
-    ) -> Self {
-        let layers = [&module.query, &module.key, &module.value, &module.output];
-        let weight = |layer: &Linear<B>| floats(layer.weight.grad(gradients).expect("a gradient"));
-        let bias = |layer: &Linear<B>| {
-            let bias = layer.bias.as_ref().expect("a bias");
-            floats(bias.grad(gradients).expect("a gradient"))
+/// A module's gradients by the names that [`Layer::backward`] has; `read` takes the numbers out.
+pub fn module_gradients<B: burn::tensor::backend::AutodiffBackend, N>(
+    module: &MultiHeadAttention<B>,
+    inputs: &[Tensor<B, 3>; 3],
+    gradients: &B::Gradients,
+    read: impl Fn(burn::tensor::TensorData) -> Vec<N>,
+) -> Named<N> {
+    let mut named = Vec::new();
+    macro_rules! add {
+        ($name:expr, $tensor:expr) => {
+            if let Some(gradient) = $tensor.grad(gradients) {
+                named.push((String::from($name), read(gradient.into_data())));
+            }
         };
-        Self {
-            inputs: [0, 1, 2]
-                .map(|index| floats(inputs[index].grad(gradients).expect("a gradient"))),
-            weights: layers.map(weight),
-            biases: layers.map(bias),
-            pairs: Vec::new(),
+    }
+    let layers = [&module.query, &module.key, &module.value, &module.output];
+    let layers = layers.into_iter().chain(&module.gate).zip(LINEARS);
+    for (layer, name) in layers {
+        add!(format!("{name}.weight"), layer.weight);
+        add!(format!("{name}.bias"), layer.bias.as_ref().expect("a bias"));
+    }
+    for (input, name) in inputs.iter().zip(["query", "key", "value"]) {
+        add!(format!("the input {name}"), input);
+    }
+    let norms = [("query_norm", &module.query_norm), ("key_norm", &module.key_norm)];
+    for (name, norm) in norms {
+        let Some(norm) = norm else { continue };
+        add!(format!("{name}.gamma"), norm.gamma);
+        if let Some(beta) = &norm.beta {
+            add!(format!("{name}.beta"), beta);
         }
     }
+    let matrices = [
+        ("bias_k", &module.bias_k),
+        ("bias_v", &module.bias_v),
+        ("relative_bias", &module.relative_bias),
+    ];
+    for (name, matrix) in matrices {
+        if let Some(matrix) = matrix {
+            add!(name, matrix);
+        }
+    }
+    if let Some(sinks) = &module.sinks {
+        add!("sinks", sinks);
+    }
+    named
 }

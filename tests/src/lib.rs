@@ -2,19 +2,23 @@
 //! compared.
 
 mod backends;
+mod case;
 mod cases;
 mod compare;
 mod layer;
 mod numbers;
+mod rules;
 
 pub use backends::{AnyBackend, bools, floats, tensor};
-pub use cases::{Case, Mask, cases};
+pub use case::{Case, Dense, Leaves};
+pub use cases::cases;
 pub use compare::{
     as_accurate_as_textbook, assert_as_accurate_as_textbook, assert_close, assert_same, largest,
     max_error, wide,
 };
-pub use layer::{Layer, LayerGradients};
+pub use layer::{Layer, Named, module_gradients};
 pub use numbers::{coins, numbers};
+pub use rules::{sees, slopes};
 
 /// The code in the README runs.
 #[cfg(doctest)]

@@ -1,12 +1,15 @@
 //! What a module is built from: plain data, checked when the module is built.
 
 use burn::config::Config;
+use burn::module::Initializer;
 use burn::tensor::backend::Backend;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::attention::{Masking, check_dropout, check_scale, check_softcap};
+use crate::attention::{Masking, check};
+use crate::choices::deserialize_sink;
 use crate::init::{self, Role};
-use crate::{Error, MhaInitializer, MultiHeadAttention};
+use crate::settings::Settings;
+use crate::{Error, Gate, MhaInitializer, MultiHeadAttention, Position, QkNorm, Sink};
 
 /// Configuration of a [`MultiHeadAttention`] module.
 ///
@@ -65,17 +68,28 @@ pub struct MultiHeadAttentionConfig {
     /// Probability in `[0, 1)` that training drops a weight. Default: 0.1, as in `burn::nn`.
     #[serde(default = "default_dropout")]
     pub dropout: f64,
-    /// Which projections add a bias. Default: all four.
+    /// Which projections add a bias. Default: all.
     #[serde(default)]
     pub bias: ProjectionBias,
     /// How the parameters start. Default: as in `burn::nn`.
     #[serde(default, deserialize_with = "init::deserialize")]
     pub initializer: MhaInitializer,
-    /// Adds a key of score 0 and value 0 to every softmax, so that a head may attend to nothing:
-    /// weights are e^s / (1 + Σ e^s). Default: false. "Quiet softmax", Miller 2023, "Attention is
-    /// off by one": <https://www.evanmiller.org/attention-is-off-by-one.html>.
+    /// How positions are told apart. Default: not at all.
     #[serde(default)]
-    pub quiet_softmax: bool,
+    pub position: Position,
+    /// How queries and keys are normalized. Default: not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qk_norm: Option<QkNorm>,
+    /// Learned keys and values, the parameters `bias_k` and `bias_v`, that every query sees besides
+    /// those of the call, without mask, bias or position. Default: 0. PyTorch's `add_bias_kv` is 1.
+    #[serde(default)]
+    pub bias_kv: usize,
+    /// What joins the denominator of every softmax. Default: nothing.
+    #[serde(default, alias = "quiet_softmax", deserialize_with = "deserialize_sink")]
+    pub sink: Sink,
+    /// Whether a gate follows each head. Default: none.
+    #[serde(default)]
+    pub gate: Gate,
     /// What a hidden pair of query and key means. Default: [`Masking::Exclude`].
     #[serde(default, alias = "min_float", deserialize_with = "deserialize_masking")]
     pub masking: Masking,
@@ -83,7 +97,7 @@ pub struct MultiHeadAttentionConfig {
 
 impl Config for MultiHeadAttentionConfig {}
 
-/// Which of the four projections add a bias.
+/// Which of the projections add a bias.
 ///
 /// # Example
 ///
@@ -106,11 +120,13 @@ pub struct ProjectionBias {
     pub value: bool,
     /// A bias on the output projection.
     pub output: bool,
+    /// A bias on the gate, where there is one.
+    pub gate: bool,
 }
 
 impl Default for ProjectionBias {
     fn default() -> Self {
-        Self { query: true, key: true, value: true, output: true }
+        Self { query: true, key: true, value: true, output: true, gate: true }
     }
 }
 
@@ -131,7 +147,11 @@ impl MultiHeadAttentionConfig {
             dropout: default_dropout(),
             bias: ProjectionBias::default(),
             initializer: MhaInitializer::default(),
-            quiet_softmax: false,
+            position: Position::default(),
+            qk_norm: None,
+            bias_kv: 0,
+            sink: Sink::default(),
+            gate: Gate::default(),
             masking: Masking::default(),
         }
     }
@@ -190,9 +210,10 @@ impl MultiHeadAttentionConfig {
         self
     }
 
-    /// Gives a bias to all four projections, or to none.
+    /// Gives a bias to all projections, or to none.
     pub fn with_bias(mut self, bias: bool) -> Self {
-        self.bias = ProjectionBias { query: bias, key: bias, value: bias, output: bias };
+        self.bias =
+            ProjectionBias { query: bias, key: bias, value: bias, output: bias, gate: bias };
         self
     }
 
@@ -220,15 +241,50 @@ impl MultiHeadAttentionConfig {
         self
     }
 
+    /// Gives the gate a bias, or none.
+    pub fn with_gate_bias(mut self, bias: bool) -> Self {
+        self.bias.gate = bias;
+        self
+    }
+
     /// Sets how the parameters start: a preset, or one of Burn's initializers for all of them.
     pub fn with_initializer(mut self, initializer: impl Into<MhaInitializer>) -> Self {
         self.initializer = initializer.into();
         self
     }
 
-    /// Turns quiet softmax on or off; see [`quiet_softmax`](Self::quiet_softmax).
-    pub fn with_quiet_softmax(mut self, quiet_softmax: bool) -> Self {
-        self.quiet_softmax = quiet_softmax;
+    /// Sets how positions are told apart.
+    pub fn with_position(mut self, position: impl Into<Position>) -> Self {
+        self.position = position.into();
+        self
+    }
+
+    /// Normalizes queries and keys.
+    pub fn with_qk_norm(mut self, norm: QkNorm) -> Self {
+        self.qk_norm = Some(norm);
+        self
+    }
+
+    /// Sets the number of learned keys and values; see [`bias_kv`](Self::bias_kv).
+    pub fn with_bias_kv(mut self, bias_kv: usize) -> Self {
+        self.bias_kv = bias_kv;
+        self
+    }
+
+    /// Sets what joins the denominator of every softmax.
+    pub fn with_sink(mut self, sink: Sink) -> Self {
+        self.sink = sink;
+        self
+    }
+
+    /// Sets the sink to [`Sink::Quiet`] or [`Sink::None`], under the name that `burn::nn` has.
+    pub fn with_quiet_softmax(self, quiet_softmax: bool) -> Self {
+        self.with_sink(if quiet_softmax { Sink::Quiet } else { Sink::None })
+    }
+
+    /// Sets the gate that follows each head.
+    pub fn with_gate(mut self, gate: Gate) -> Self {
+        self.gate = gate;
         self
     }
 
@@ -254,9 +310,13 @@ impl MultiHeadAttentionConfig {
     ///   no `head_dim`
     /// - `dropout` is outside `[0, 1)`, `softcap` outside `[1e-30, 1e30]`, or `scale` not finite
     /// - `initializer` has a number that nothing can be drawn from, or `min_float` is not finite
+    /// - `position` or `qk_norm` has a number that makes no sense, or a rotary width that is odd or
+    ///   wider than a head
+    /// - `masking` overwrites, as `burn::nn` does, and there is what `burn::nn` has not: a sink other
+    ///   than the quiet one
     pub fn try_init<B: Backend>(&self, device: &B::Device) -> Result<MultiHeadAttention<B>, Error> {
         let widths = self.widths()?;
-        self.check_numbers()?;
+        self.check(widths.head_dim)?;
         let [query, key, value, output] = widths.projections();
         // PyTorch stacks the three matrices where they take the same tokens.
         let same_tokens = query[0] == key[0] && query[0] == value[0];
@@ -265,17 +325,52 @@ impl MultiHeadAttentionConfig {
             let role = Role::Input { stacked: if same_tokens { stacked } else { shape[1] } };
             self.initializer.linear(role, shape, bias, device)
         };
+        let n_heads = widths.n_heads;
+        let gate = match self.gate {
+            Gate::None => None,
+            Gate::PerHead => Some(n_heads),
+            Gate::Elementwise => Some(n_heads * widths.value_dim),
+        };
+        let gate = gate.map(|width| {
+            let (role, shape) = (Role::Input { stacked: width }, [widths.d_model, width]);
+            self.initializer.linear(role, shape, self.bias.gate, device)
+        });
+        let norm = || self.qk_norm.map(|norm| norm.init(widths.head_dim, device));
+        let slots = |width| {
+            (self.bias_kv > 0).then(|| self.initializer.slots([self.bias_kv, width], device))
+        };
+        let relative_bias = match &self.position {
+            Position::T5(buckets) => {
+                Some(self.initializer.slots([buckets.n_buckets, n_heads], device))
+            }
+            _ => None,
+        };
+        let sinks =
+            (self.sink == Sink::Learned).then(|| Initializer::Zeros.init([n_heads], device));
         Ok(MultiHeadAttention {
             query: linear(query, self.bias.query),
             key: linear(key, self.bias.key),
             value: linear(value, self.bias.value),
             output: self.initializer.linear(Role::Output, output, self.bias.output, device),
-            widths,
-            scale: self.scale,
-            softcap: self.softcap,
-            dropout: self.dropout,
-            quiet_softmax: self.quiet_softmax,
-            masking: self.masking,
+            gate,
+            query_norm: norm(),
+            key_norm: norm(),
+            bias_k: slots(key[1]),
+            bias_v: slots(value[1]),
+            relative_bias,
+            sinks,
+            settings: Settings {
+                widths,
+                scale: self.scale,
+                softcap: self.softcap,
+                dropout: self.dropout,
+                sink: self.sink,
+                position: self.position.clone(),
+                gate: self.gate,
+                qk_norm: self.qk_norm.is_some(),
+                bias_kv: self.bias_kv,
+                masking: self.masking,
+            },
         })
     }
 
@@ -289,12 +384,20 @@ impl MultiHeadAttentionConfig {
         self.try_init(device).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    fn check_numbers(&self) -> Result<(), Error> {
-        check_dropout(self.dropout)?;
-        check_scale(self.scale)?;
-        check_softcap(self.softcap)?;
+    fn check(&self, head_dim: usize) -> Result<(), Error> {
+        check::dropout(self.dropout)?;
+        check::scale(self.scale)?;
+        check::softcap(self.softcap)?;
         self.initializer.check()?;
-        self.masking.check()
+        self.position.check(head_dim)?;
+        if let Some(norm) = &self.qk_norm {
+            norm.check()?;
+        }
+        if self.bias_kv >= 65_536 {
+            return Err(Error::value("bias_kv", "be below 65536", self.bias_kv));
+        }
+        self.masking.check()?;
+        check::masking(self.masking, self.sink)
     }
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::Error;
 
-/// How the four projections are initialized.
+/// How the parameters are initialized.
 ///
 /// # Example
 ///
@@ -34,6 +34,16 @@ pub enum MhaInitializer {
     /// the d_out of all three; elsewhere each is a matrix of its own. The output weight is uniform
     /// in ±1/√d_in; biases are 0.
     PyTorch,
+    /// As GPT-2: every weight normal with standard deviation 0.02, that of the output projection
+    /// divided by √(2 · `n_layers`), since each layer adds two branches to the residual stream; biases
+    /// are 0 (Radford et al. 2019, section 2.3).
+    Gpt2 {
+        /// Layers of the whole model, at least 1.
+        n_layers: usize,
+    },
+    /// As [`PyTorch`](Self::PyTorch), with weight and bias of the output projection 0: a residual
+    /// branch that starts as nothing.
+    ZeroOutput,
     /// The same initializer for every weight and bias, as `burn::nn` does with its `initializer`.
     /// With [`Initializer::Orthogonal`], which has no meaning for a vector, biases are 0.
     Each(Initializer),
@@ -55,6 +65,9 @@ pub(crate) enum Role {
     Output,
 }
 
+/// The standard deviation of GPT-2's weights.
+const GPT2_STD: f64 = 0.02;
+
 impl MhaInitializer {
     /// A linear layer from `d_input` to `d_output` features; its tensors are drawn at first use.
     pub(crate) fn linear<B: Backend>(
@@ -65,20 +78,45 @@ impl MhaInitializer {
         device: &B::Device,
     ) -> Linear<B> {
         let weight = self.weight(role, d_input);
+        let start = self.bias();
         let weight = weight.init_with([d_input, d_output], Some(d_input), Some(d_output), device);
         let bias: Option<Param<Tensor<B, 1>>> =
-            bias.then(|| self.bias().init_with([d_output], Some(d_input), Some(d_output), device));
+            bias.then(|| start.init_with([d_output], Some(d_input), Some(d_output), device));
         Linear { weight, bias }
+    }
+
+    /// Learned keys, values or biases by distance: one normal row per slot, with the variance of a
+    /// projected token (PyTorch's `bias_k` and `bias_v`).
+    pub(crate) fn slots<B: Backend>(
+        &self,
+        [n, width]: [usize; 2],
+        device: &B::Device,
+    ) -> Param<Tensor<B, 2>> {
+        let normal = |std: f64| Initializer::Normal { mean: 0.0, std };
+        let initializer = match self {
+            Self::BurnNn | Self::PyTorch | Self::ZeroOutput => normal(1.0 / (width as f64).sqrt()),
+            Self::Gpt2 { .. } => normal(GPT2_STD),
+            Self::Each(initializer) => initializer.clone(),
+        };
+        initializer.init_with([n, width], Some(n), Some(width), device)
     }
 
     fn weight(&self, role: Role, d_input: usize) -> Initializer {
         let uniform = |bound: f64| Initializer::Uniform { min: -bound, max: bound };
         match (self, role) {
             (Self::BurnNn, _) => burn_nn_default(),
-            (Self::PyTorch, Role::Input { stacked }) => {
+            (Self::PyTorch | Self::ZeroOutput, Role::Input { stacked }) => {
                 uniform((6.0 / (d_input + stacked) as f64).sqrt())
             }
             (Self::PyTorch, Role::Output) => uniform(1.0 / (d_input as f64).sqrt()),
+            (Self::Gpt2 { n_layers }, role) => {
+                let branches = match role {
+                    Role::Input { .. } => 1,
+                    Role::Output => 2 * n_layers,
+                };
+                Initializer::Normal { mean: 0.0, std: GPT2_STD / (branches as f64).sqrt() }
+            }
+            (Self::ZeroOutput, Role::Output) => Initializer::Zeros,
             (Self::Each(initializer), _) => initializer.clone(),
         }
     }
@@ -86,14 +124,21 @@ impl MhaInitializer {
     fn bias(&self) -> Initializer {
         match self {
             Self::BurnNn => burn_nn_default(),
-            Self::PyTorch | Self::Each(Initializer::Orthogonal { .. }) => Initializer::Zeros,
+            Self::PyTorch | Self::Gpt2 { .. } | Self::ZeroOutput => Initializer::Zeros,
+            Self::Each(Initializer::Orthogonal { .. }) => Initializer::Zeros,
             Self::Each(initializer) => initializer.clone(),
         }
     }
 
     /// Refuses numbers that Burn's random generators would panic on.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let Self::Each(initializer) = self else { return Ok(()) };
+        let initializer = match self {
+            Self::Gpt2 { n_layers: 0 } => {
+                return Err(Error::value("initializer", "have at least one layer", "n_layers 0"));
+            }
+            Self::BurnNn | Self::PyTorch | Self::Gpt2 { .. } | Self::ZeroOutput => return Ok(()),
+            Self::Each(initializer) => initializer,
+        };
         // Wide enough for any use, narrow enough that no bound rounds to 0 or infinity in f32.
         let moderate = |x: f64| x.abs() <= 1e30;
         let (fits, expected) = match *initializer {
@@ -132,7 +177,11 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<MhaInitializer, D::Error> {
     #[derive(Deserialize)]
-    #[serde(untagged, expecting = "expected \"BurnNn\", \"PyTorch\" or one of Burn's initializers")]
+    #[serde(
+        untagged,
+        expecting = "expected \"BurnNn\", \"PyTorch\", \"ZeroOutput\", {\"Gpt2\": {\"n_layers\": n}} \
+                     or one of Burn's initializers"
+    )]
     enum Either {
         Ours(MhaInitializer),
         Burn(Initializer),

@@ -2,12 +2,12 @@
 
 use burn::tensor::{Bool, Tensor, backend::Backend};
 
-use crate::AttentionOptions;
+use crate::attention::WantedWeights;
+use crate::{AttentionOptions, Error, Mask, Offset, Positions, T5Buckets};
 
 /// Input of [`MultiHeadAttention::forward`](crate::MultiHeadAttention::forward).
 ///
-/// Every mask is `true` where attention is forbidden, as in `burn::nn`; a pair that any of them
-/// forbids is hidden.
+/// Masks add up: a pair that any of them hides is hidden.
 ///
 /// # Example
 ///
@@ -32,14 +32,18 @@ use crate::AttentionOptions;
 #[non_exhaustive]
 pub struct MhaInput<B: Backend> {
     pub(crate) query: Tensor<B, 3>,
-    pub(crate) key: Tensor<B, 3>,
-    pub(crate) value: Tensor<B, 3>,
+    /// Key and value; those of a cache alone if there are none.
+    pub(crate) memory: Option<[Tensor<B, 3>; 2]>,
     pub(crate) options: AttentionOptions<B>,
+    pub(crate) query_positions: Option<Positions>,
+    pub(crate) key_positions: Option<Positions>,
+    pub(crate) new_lengths: Option<Vec<usize>>,
     pub(crate) weights: Weights,
 }
 
-/// Which weights a call returns. They are those before dropout: each row sums to 1, or to 0 where
-/// a query sees no key. Asking for them costs memory for all `seq_q × seq_k` pairs.
+/// Which weights a call returns. Before dropout each row sums to 1, or to 0 where a query sees no key
+/// (less with a sink). Asking for them costs memory for all `seq_q × seq_k` pairs;
+/// [`weights_of`](crate::MultiHeadAttention::weights_of) gives chosen rows for less.
 ///
 /// # Example
 ///
@@ -56,6 +60,32 @@ pub enum Weights {
     PerHead,
     /// Their mean over the heads: `[batch, 1, seq_q, seq_k]`.
     Averaged,
+    /// Those of each head as dropout left them.
+    PerHeadAfterDropout,
+    /// The mean over the heads of what dropout left. PyTorch returns these in training.
+    AveragedAfterDropout,
+}
+
+impl Weights {
+    pub(crate) fn wanted(self) -> WantedWeights {
+        match self {
+            Self::None => WantedWeights::None,
+            Self::PerHead | Self::Averaged => WantedWeights::BeforeDropout,
+            Self::PerHeadAfterDropout | Self::AveragedAfterDropout => WantedWeights::AfterDropout,
+        }
+    }
+
+    /// The weights of each head, or their mean, as asked for.
+    pub(crate) fn over_heads<B: Backend>(self, weights: Tensor<B, 4>) -> Tensor<B, 4> {
+        match self {
+            Self::None | Self::PerHead | Self::PerHeadAfterDropout => weights,
+            Self::Averaged | Self::AveragedAfterDropout => {
+                // A product rather than `mean_dim`: no gradient passes a reciprocal.
+                let [_, n_heads, ..] = weights.dims();
+                weights.sum_dim(1).mul_scalar(1.0 / n_heads as f64)
+            }
+        }
+    }
 }
 
 /// Output of [`MultiHeadAttention::forward`](crate::MultiHeadAttention::forward).
@@ -81,6 +111,9 @@ pub struct MhaOutput<B: Backend> {
     pub context: Tensor<B, 3>,
     /// The weights that [`MhaInput::weights`] asked for.
     pub weights: Option<Tensor<B, 4>>,
+    /// The log-sum-exps that [`MhaInput::lse`] asked for, `[batch, n_heads, seq_q]`, f32 or f64, without
+    /// gradient; see [`Attention::lse`](crate::Attention::lse).
+    pub lse: Option<Tensor<B, 3>>,
 }
 
 impl<B: Backend> MhaInput<B> {
@@ -89,42 +122,113 @@ impl<B: Backend> MhaInput<B> {
         Self::new(tokens.clone(), tokens.clone(), tokens)
     }
 
-    /// Cross-attention: query `[batch, seq_q, d_model]`, key and value `[batch, seq_k, d_model]`.
+    /// Cross-attention: query `[batch, seq_q, d_model]`, key `[batch, seq_k, d_key]` and value
+    /// `[batch, seq_k, d_value]`.
     pub fn new(query: Tensor<B, 3>, key: Tensor<B, 3>, value: Tensor<B, 3>) -> Self {
-        let (options, weights) = (AttentionOptions::default(), Weights::default());
-        Self { query, key, value, options, weights }
+        Self { memory: Some([key, value]), ..Self::query(query) }
     }
 
-    /// Hides keys, padding say, from every query: `[batch, seq_k]`, `true` hides.
-    pub fn mask_pad(mut self, mask: Tensor<B, 2, Bool>) -> Self {
-        self.options = self.options.mask_pad(mask);
+    /// A query alone, `[batch, seq_q, d_model]`, for a cache that
+    /// [`cache_memory`](crate::MultiHeadAttention::cache_memory) has filled.
+    pub fn query(query: Tensor<B, 3>) -> Self {
+        Self {
+            query,
+            memory: None,
+            options: AttentionOptions::default(),
+            query_positions: None,
+            key_positions: None,
+            new_lengths: None,
+            weights: Weights::default(),
+        }
+    }
+
+    /// [`new`](Self::new) with the sequence first, `[seq, batch, features]`, PyTorch's default; the
+    /// output comes batch first.
+    pub fn seq_first(query: Tensor<B, 3>, key: Tensor<B, 3>, value: Tensor<B, 3>) -> Self {
+        Self::new(query.swap_dims(0, 1), key.swap_dims(0, 1), value.swap_dims(0, 1))
+    }
+
+    /// Self-attention on a single sequence, `[seq, d_model]`: a batch of one.
+    pub fn unbatched(tokens: Tensor<B, 2>) -> Self {
+        Self::self_attn(tokens.unsqueeze_dim(0))
+    }
+
+    /// Hides, besides what is hidden already, the pairs that the mask hides.
+    pub fn mask(mut self, mask: Mask<B>) -> Self {
+        self.options = self.options.mask(mask);
         self
     }
 
-    /// Hides pairs: `[batch, seq_q, seq_k]`, where any axis may be 1; `true` hides.
-    pub fn mask_attn(mut self, mask: Tensor<B, 3, Bool>) -> Self {
-        self.options = self.options.mask_attn(mask);
-        self
+    /// Hides keys, padding say, from every query: `[batch, seq_k]`, `true` hides, as in `burn::nn`.
+    pub fn mask_pad(self, mask: Tensor<B, 2, Bool>) -> Self {
+        self.mask(Mask::mask_pad(mask))
     }
 
-    /// Hides pairs head by head: `[batch, n_heads, seq_q, seq_k]`, where any axis may be 1; `true`
-    /// hides.
-    pub fn mask_attn_heads(mut self, mask: Tensor<B, 4, Bool>) -> Self {
-        self.options = self.options.mask_attn_heads(mask);
-        self
+    /// Hides pairs: `[batch, seq_q, seq_k]`, where any axis may be 1; `true` hides, as in `burn::nn`.
+    pub fn mask_attn(self, mask: Tensor<B, 3, Bool>) -> Self {
+        self.mask(Mask::mask_attn(mask))
     }
 
-    /// Hides the future: query `i` sees key `j` when `j <= i + seq_k - seq_q`, so that the last
-    /// query sees every key.
-    pub fn causal(mut self) -> Self {
-        self.options = self.options.causal();
-        self
+    /// Hides the future, as [`Mask::causal`]: query `i` sees key `j` when `j <= i + seq_k - seq_q`, so
+    /// that the last query sees every key.
+    pub fn causal(self) -> Self {
+        self.mask(Mask::causal())
     }
 
     /// Adds to the scaled and capped scores: `[batch, n_heads, seq_q, seq_k]`, where any axis may be 1.
     /// Where it is -∞ the pair is hidden. Gradients flow into it.
     pub fn bias(mut self, bias: Tensor<B, 4>) -> Self {
         self.options = self.options.bias(bias);
+        self
+    }
+
+    /// Adds a bias by the distance's bucket, from a table `[n_buckets, n_heads]` that another layer
+    /// learns: in T5 the first layer has the table, and the others take it from there. Gradients flow
+    /// into it.
+    pub fn t5(mut self, buckets: T5Buckets, table: Tensor<B, 2>) -> Self {
+        self.options = self.options.t5(buckets, table);
+        self
+    }
+
+    /// Says where the queries stand among the keys: query `i` at key position `i + offset`. Causal
+    /// masks, windows, distances and rotary positions count from there. Default: the last query at the
+    /// last key; with a cache, where its tokens end.
+    pub fn query_offset(mut self, offset: impl Into<Offset>) -> Self {
+        self.options = self.options.query_offset(offset);
+        self
+    }
+
+    /// Sets the positions that rotary encodings rotate queries and keys by. Default: they count from
+    /// the first key, and with a cache from the first token it saw. Masks and distances do not heed
+    /// them. With a cache they are those of the new tokens.
+    pub fn positions(self, positions: impl Into<Positions>) -> Self {
+        let positions = positions.into();
+        self.query_positions(positions.clone()).key_positions(positions)
+    }
+
+    /// [`positions`](Self::positions) of the queries alone.
+    pub fn query_positions(mut self, positions: impl Into<Positions>) -> Self {
+        self.query_positions = Some(positions.into());
+        self
+    }
+
+    /// [`positions`](Self::positions) of the keys alone.
+    pub fn key_positions(mut self, positions: impl Into<Positions>) -> Self {
+        self.key_positions = Some(positions.into());
+        self
+    }
+
+    /// Says how many tokens of each entry are true, with a cache: the others, padding on the right,
+    /// are not kept, and the entry goes on behind its last true token.
+    pub fn new_lengths(mut self, lengths: Vec<usize>) -> Self {
+        self.new_lengths = Some(lengths);
+        self
+    }
+
+    /// Multiplies the context of each head by a number, `[n_heads]`, before the heads merge; 0 and 1
+    /// make a head mask. Gradients flow into it.
+    pub fn head_scale(mut self, scale: Tensor<B, 1>) -> Self {
+        self.options = self.options.head_scale(scale);
         self
     }
 
@@ -140,4 +244,34 @@ impl<B: Backend> MhaInput<B> {
         self.weights = weights;
         self
     }
+
+    /// Asks for the log-sum-exps.
+    pub fn lse(mut self) -> Self {
+        self.options = self.options.return_lse();
+        self
+    }
+
+    /// Key and value, if they were given.
+    pub(crate) fn given(&self) -> Result<[Tensor<B, 3>; 2], Error> {
+        let missing = || Error::value("key and value", "be given", "a query alone");
+        self.memory.clone().ok_or_else(missing)
+    }
+
+    /// The last `n` queries of the call, and of the keys too if they grow with the queries.
+    pub(crate) fn tail(mut self, n: usize, keys: bool) -> Self {
+        self.query = last(self.query, 1, n);
+        if keys {
+            self.memory = self.memory.map(|memory| memory.map(|tokens| last(tokens, 1, n)));
+        }
+        self.options.mask = self.options.mask.tail(n);
+        // An axis of 1 stands for all queries.
+        self.options.bias = self.options.bias.map(|bias| last(bias, 2, n.max(1)));
+        self
+    }
+}
+
+/// The last `n` of an axis, or all if there are fewer.
+fn last<B: Backend, const D: usize>(tensor: Tensor<B, D>, axis: usize, n: usize) -> Tensor<B, D> {
+    let size = tensor.dims()[axis];
+    if size <= n { tensor } else { tensor.narrow(axis, size - n, n) }
 }

@@ -34,23 +34,43 @@
 //! ```
 
 mod attention;
+mod burn_nn;
+mod cache;
+mod call;
+mod choices;
 mod config;
+mod display;
 mod error;
+mod explain;
+mod gate;
 mod init;
 mod input;
+mod mask;
 mod module;
+mod norm;
 pub mod oracle;
+mod position;
 mod record;
+mod settings;
 mod widths;
 
 pub use attention::{
-    Attention, AttentionOptions, Masking, attention, attention_heads_first, try_attention,
+    Attention, AttentionOptions, Masking, attention, attention_heads_first, merge_attention,
+    try_attention, weights_of,
 };
 pub use burn::nn::attention::{
     GeneratePaddingMask, SeqLengthOption, generate_autoregressive_mask, generate_padding_mask,
 };
+pub use cache::{KvCache, MhaCache};
+pub use choices::{Gate, Sink};
 pub use config::{MultiHeadAttentionConfig, ProjectionBias};
 pub use error::Error;
+pub use explain::{Explanation, Step, Why};
 pub use init::MhaInitializer;
 pub use input::{MhaInput, MhaOutput, Weights};
+pub use mask::{DensePairs, Mask, Offset, Rule, Tile};
 pub use module::{MultiHeadAttention, MultiHeadAttentionRecord};
+pub use norm::{HeadNorm, HeadNormRecord, QkNorm};
+pub use position::{
+    Position, Positions, Rotary, RotaryLayout, RotaryScaling, T5Buckets, Yarn, alibi_slopes,
+};

@@ -1,17 +1,19 @@
-//! The module: five steps.
+//! Multi-head attention as a Burn module: the five steps.
 
-use burn::module::{Content, DisplaySettings, Module, ModuleDisplay};
+use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::{Tensor, backend::Backend};
 
-use crate::attention::{Attention, Masking, Sizes, check_like, fill, try_attention};
-use crate::error::check_shape;
+use crate::attention::{Attention, Problem, Trace, plain};
+use crate::gate::gated;
+use crate::norm::HeadNorm;
+use crate::settings::Settings;
 use crate::widths::Widths;
-use crate::{AttentionOptions, Error, MhaInput, MhaOutput, Weights};
+use crate::{Error, KvCache, MhaInput, MhaOutput};
 
-/// Multi-head attention with its four projections.
+/// Multi-head attention, self- or cross-, in five steps:
 ///
-/// 1. project: `query`, `key` and `value` each times their weight;
+/// 1. project: the tokens times the query, key and value weight;
 /// 2. split: the features of a token into one slice per head;
 /// 3. attend: each head averages the values by softmax(Q Kᵀ / √head_dim);
 /// 4. merge: the heads side by side again;
@@ -43,18 +45,23 @@ pub struct MultiHeadAttention<B: Backend> {
     pub value: Linear<B>,
     /// From the merged heads to the output.
     pub output: Linear<B>,
+    /// From the query's features to the gate of each head or feature; see [`Gate`](crate::Gate).
+    pub gate: Option<Linear<B>>,
+    /// Normalizes the query of each head; see [`QkNorm`](crate::QkNorm).
+    pub query_norm: Option<HeadNorm<B>>,
+    /// Normalizes the key of each head.
+    pub key_norm: Option<HeadNorm<B>>,
+    /// Learned keys that every query sees: `[bias_kv, n_kv_heads * head_dim]`.
+    pub bias_k: Option<Param<Tensor<B, 2>>>,
+    /// Their values: `[bias_kv, n_kv_heads * value_dim]`.
+    pub bias_v: Option<Param<Tensor<B, 2>>>,
+    /// The bias of each bucket of distances; see [`Position::T5`](crate::Position::T5):
+    /// `[n_buckets, n_heads]`.
+    pub relative_bias: Option<Param<Tensor<B, 2>>>,
+    /// The sink of each head; see [`Sink::Learned`](crate::Sink::Learned): `[n_heads]`.
+    pub sinks: Option<Param<Tensor<B, 1>>>,
     #[module(skip)]
-    pub(crate) widths: Widths,
-    #[module(skip)]
-    pub(crate) scale: Option<f64>,
-    #[module(skip)]
-    pub(crate) softcap: Option<f64>,
-    #[module(skip)]
-    pub(crate) dropout: f64,
-    #[module(skip)]
-    pub(crate) quiet_softmax: bool,
-    #[module(skip)]
-    pub(crate) masking: Masking,
+    pub(crate) settings: Settings,
 }
 
 impl<B: Backend> MultiHeadAttention<B> {
@@ -81,21 +88,63 @@ impl<B: Backend> MultiHeadAttention<B> {
     /// # Errors
     ///
     /// When a shape, an element type or a device differs from what the module, the query and one
-    /// another ask for.
+    /// another ask for, or an option has no meaning for this module.
     pub fn try_forward(&self, input: MhaInput<B>) -> Result<MhaOutput<B>, Error> {
-        let (MhaInput { query, key, value, weights: wanted, .. }, options) = self.check(input)?;
+        self.run(input, None, &mut ())
+    }
 
-        let [query, key, value] = self.project(query, key, value); //                        [batch, seq, heads * head_dim]
-        let [query, key, value] = self.split_heads(query, key, value); //                    [batch, seq, heads, head_dim]
-        let Attention { context, weights } = try_attention(query, key, value, &options)?; // [batch, seq_q, n_heads, value_dim]
-        let context = self.merge_heads(context); //                                          [batch, seq_q, n_heads * value_dim]
-        let context = linear(&self.output, context); //                                      [batch, seq_q, d_output]
+    /// [`forward`](Self::forward) on new tokens, which join those of the cache: queries attend to all
+    /// of them.
+    ///
+    /// # Shapes
+    ///
+    /// - query: `[batch, new, d_model]`, key and value likewise
+    /// - masks and bias span the new queries and all keys, those of the cache first
+    /// - context: `[batch, new, d_output]`
+    ///
+    /// # Panics
+    ///
+    /// When [`try_forward_cached`](Self::try_forward_cached) gives an error, with its text.
+    #[track_caller]
+    pub fn forward_cached(&self, input: MhaInput<B>, cache: &mut KvCache<B>) -> MhaOutput<B> {
+        self.try_forward_cached(input, cache).unwrap_or_else(|error| panic!("{error}"))
+    }
 
-        let weights = match wanted {
-            Weights::Averaged => weights.map(mean_over_heads),
-            Weights::None | Weights::PerHead => weights,
-        };
-        Ok(MhaOutput { context, weights })
+    /// [`forward_cached`](Self::forward_cached), or an error that says what does not fit; the cache is
+    /// then as it was.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_forward`](Self::try_forward), and when the cache is full or belongs to another kind of
+    /// call.
+    pub fn try_forward_cached(
+        &self,
+        input: MhaInput<B>,
+        cache: &mut KvCache<B>,
+    ) -> Result<MhaOutput<B>, Error> {
+        self.run(input, Some(cache), &mut ())
+    }
+
+    /// The five steps. `trace` sees what lies between the second and the fourth.
+    pub(crate) fn run(
+        &self,
+        input: MhaInput<B>,
+        cache: Option<&mut KvCache<B>>,
+        trace: &mut impl Trace<B>,
+    ) -> Result<MhaOutput<B>, Error> {
+        let (call, [query, key, value]) = self.check(input, cache.as_deref())?;
+        let tokens = query.clone();
+
+        let [query, key, value] = self.project(query, key, value); //                  [batch, seq, heads * head_dim]
+        let [query, key, value] = self.split_heads(query, key, value); //              [batch, seq, heads, head_dim]
+        let [query, key, value] = self.place(query, key, value, &call, cache); //      [batch, seq, heads, head_dim]
+        let problem = Problem::new(query, key, value, &call.options)?;
+        let Attention { context, weights, lse } = plain::attention(problem, trace); // [batch, seq_q, n_heads, value_dim]
+        let context = self.merge_heads(self.gated(context, tokens)); //                [batch, seq_q, n_heads * value_dim]
+        let context = linear(&self.output, context); //                                [batch, seq_q, d_output]
+
+        let weights = weights.map(|weights| call.weights.over_heads(weights));
+        Ok(MhaOutput { context, weights, lse })
     }
 
     /// Step 1: query, key and value, each `[batch, seq, features]`, times their weights:
@@ -118,7 +167,7 @@ impl<B: Backend> MultiHeadAttention<B> {
         key: Tensor<B, 3>,
         value: Tensor<B, 3>,
     ) -> [Tensor<B, 4>; 3] {
-        let Widths { n_heads, n_kv_heads, head_dim, value_dim, .. } = self.widths;
+        let Widths { n_heads, n_kv_heads, head_dim, value_dim, .. } = self.settings.widths;
         let split = |x: Tensor<B, 3>, heads: usize, width: usize| {
             let [batch, seq, _] = x.dims();
             x.reshape([batch, seq, heads, width])
@@ -137,119 +186,46 @@ impl<B: Backend> MultiHeadAttention<B> {
         context.reshape([batch, seq, n_heads * value_dim])
     }
 
+    /// The context of each head times its gate, if there is one: `[batch, seq_q, n_heads, value_dim]`.
+    pub(crate) fn gated(&self, context: Tensor<B, 4>, tokens: Tensor<B, 3>) -> Tensor<B, 4> {
+        match &self.gate {
+            Some(gate) => gated(gate, context, tokens),
+            None => context,
+        }
+    }
+
     /// Features of a token, in and out.
     pub fn d_model(&self) -> usize {
-        self.widths.d_model
+        self.settings.widths.d_model
     }
 
     /// Heads that attend side by side.
     pub fn n_heads(&self) -> usize {
-        self.widths.n_heads
+        self.settings.widths.n_heads
     }
 
     /// Heads of keys and values.
     pub fn n_kv_heads(&self) -> usize {
-        self.widths.n_kv_heads
+        self.settings.widths.n_kv_heads
     }
 
     /// Features of a query and a key in one head.
     pub fn head_dim(&self) -> usize {
-        self.widths.head_dim
+        self.settings.widths.head_dim
     }
 
     /// Features of a value in one head.
     pub fn value_dim(&self) -> usize {
-        self.widths.value_dim
-    }
-
-    /// The call, checked before anything is computed, with the options that the module adds.
-    fn check(&self, input: MhaInput<B>) -> Result<(MhaInput<B>, AttentionOptions<B>), Error> {
-        let MhaInput { query, key, value, options, weights } = &input;
-        let [batch, seq_q, _] = query.dims();
-        let [_, seq_k, _] = key.dims();
-        let Widths { d_model, d_key, d_value, n_heads, n_kv_heads, head_dim, value_dim, .. } =
-            self.widths;
-        let sizes = Sizes { batch, seq_q, seq_k, n_heads, n_kv_heads, head_dim, value_dim };
-        let axes = ["batch", "seq_q", "d_model"];
-        check_shape("query", axes, [batch, seq_q, d_model], query.dims())?;
-        let axes = ["batch", "seq_k", "d_key"];
-        check_shape("key", axes, [batch, seq_k, d_key], key.dims())?;
-        let axes = ["batch", "seq_k", "d_value"];
-        check_shape("value", axes, [batch, seq_k, d_value], value.dims())?;
-        check_like("query", query, "the parameter query.weight", &self.query.weight.val())?;
-        check_like("key", key, "query", query)?;
-        check_like("value", value, "query", query)?;
-
-        let mut options = options.clone();
-        options.scale = self.scale;
-        options.softcap = self.softcap;
-        options.dropout.probability = self.dropout;
-        options.quiet_softmax = self.quiet_softmax;
-        options.masking = self.masking;
-        options.return_weights = *weights != Weights::None;
-        options.check(&sizes, "query", query)?;
-        Ok((self.zero_hidden_keys(input, &options, &sizes), options))
-    }
-
-    /// Keys hidden from all count as 0 before the projection too, or a NaN in them would reach the
-    /// gradients of the key and value weights (0 · NaN).
-    fn zero_hidden_keys(
-        &self,
-        mut input: MhaInput<B>,
-        options: &AttentionOptions<B>,
-        sizes: &Sizes,
-    ) -> MhaInput<B> {
-        if self.masking != Masking::Exclude || sizes.is_empty() {
-            return input;
-        }
-        if let Some(hidden) = options.masks.hidden_keys(sizes, &input.key.device()) {
-            let rows = hidden.unsqueeze_dim::<3>(2);
-            input.key = fill(input.key, rows.clone(), 0.0);
-            input.value = fill(input.value, rows, 0.0);
-        }
-        input
+        self.settings.widths.value_dim
     }
 }
 
 /// A linear layer that also takes tensors without elements, which Burn's backends refuse.
-fn linear<B: Backend>(layer: &Linear<B>, input: Tensor<B, 3>) -> Tensor<B, 3> {
+pub(crate) fn linear<B: Backend>(layer: &Linear<B>, input: Tensor<B, 3>) -> Tensor<B, 3> {
     let [batch, seq, _] = input.dims();
     if batch * seq == 0 {
         let [_, d_output] = layer.weight.dims();
         return Tensor::zeros([batch, seq, d_output], (&input.device(), input.dtype()));
     }
     layer.forward(input)
-}
-
-fn mean_over_heads<B: Backend>(weights: Tensor<B, 4>) -> Tensor<B, 4> {
-    // A product rather than `mean_dim`: no gradient passes a reciprocal.
-    let [_, n_heads, ..] = weights.dims();
-    weights.sum_dim(1).mul_scalar(1.0 / n_heads as f64)
-}
-
-impl<B: Backend> ModuleDisplay for MultiHeadAttention<B> {
-    fn custom_settings(&self) -> Option<DisplaySettings> {
-        DisplaySettings::new().with_new_line_after_attribute(false).optional()
-    }
-
-    fn custom_content(&self, content: Content) -> Option<Content> {
-        let Widths { d_model, d_key, d_value, d_output, .. } = self.widths;
-        let content = content.add("d_model", &d_model);
-        let others = [("d_key", d_key), ("d_value", d_value), ("d_output", d_output)];
-        let others = others.iter().filter(|(_, width)| *width != d_model);
-        let content = others.fold(content, |content, (name, width)| content.add(name, width));
-        let content = content
-            .add("n_heads", &self.n_heads())
-            .add("n_kv_heads", &self.n_kv_heads())
-            .add("head_dim", &self.head_dim())
-            .add("value_dim", &self.value_dim());
-        let numbers = [("scale", self.scale), ("softcap", self.softcap)];
-        let numbers = numbers.iter().filter_map(|(name, x)| Some((name, (*x)?)));
-        numbers
-            .fold(content, |content, (name, x)| content.add(name, &x))
-            .add("dropout", &self.dropout)
-            .add("quiet_softmax", &self.quiet_softmax)
-            .add_debug_attribute("masking", &self.masking)
-            .optional()
-    }
 }

@@ -1,6 +1,6 @@
 //! The widths of a module: those that the configuration gives, and those that follow.
 
-use crate::attention::check_groups;
+use crate::attention::check;
 use crate::{Error, MultiHeadAttentionConfig};
 
 /// Every width of a module, checked.
@@ -36,7 +36,7 @@ impl MultiHeadAttentionConfig {
         check_width("n_heads", n_heads)?;
         let n_kv_heads = self.n_kv_heads.unwrap_or(n_heads);
         check_width("n_kv_heads", n_kv_heads)?;
-        check_groups(n_heads, n_kv_heads)?;
+        check::groups(n_heads, n_kv_heads)?;
         if self.head_dim.is_none() && !d_model.is_multiple_of(n_heads) {
             let actual = format!("n_heads {n_heads} and d_model {d_model}");
             return Err(Error::value("n_heads", "divide d_model", actual));

@@ -8,7 +8,8 @@ use burn::nn::Linear;
 use burn::tensor::Tensor;
 use burn::tensor::backend::{AutodiffBackend, Backend};
 use mha::{
-    AttentionOptions, MhaInput, MultiHeadAttention, MultiHeadAttentionConfig, Weights, attention,
+    AttentionOptions, Mask, MhaInput, MultiHeadAttention, MultiHeadAttentionConfig, Weights,
+    attention,
 };
 use mha_tests::{
     assert_close, assert_same, bools, floats, numbers, on_every_backend, tensor, wide,
@@ -215,7 +216,8 @@ fn nan_is_neither_spread_nor_hidden<B: AutodiffBackend>() {
             clean.slice_fill([0..1, 1..2, 0..1, 0..4], content).require_grad()
         };
         let (key, value) = (spoil(2), spoil(3));
-        let options = AttentionOptions::default().mask_pad(bools(&[false, true], [1, 2]));
+        let options =
+            AttentionOptions::default().mask(Mask::block_keys(bools(&[false, true], [1, 2])));
         let out = attention(query, key.clone(), value.clone(), &options).context;
         assert_close(&floats(out.clone()), &wide(&numbers(3, 4).repeat(2)), 1e-6);
         let gradients = out.sum().backward();
@@ -322,7 +324,7 @@ fn softcap_before_mask_and_bias<B: AutodiffBackend>() {
         floats(attention(query, key.clone(), key, &options).weights.unwrap())
     };
     let options = AttentionOptions::default;
-    let hidden = run([10.0, 0.0], options().mask_pad(bools(&[false, true], [1, 2])));
+    let hidden = run([10.0, 0.0], options().mask(Mask::block_keys(bools(&[false, true], [1, 2]))));
     assert_eq!(hidden, [1.0, 0.0]);
     let bias = tensor(&[0.0f32, 3.0], [1, 1, 1, 2]);
     assert_close(&run([4.0, 0.0], options().bias(bias)), &[0.255033, 0.744967], 1e-6);

@@ -6,7 +6,7 @@ use burn::module::Module;
 use burn::tensor::backend::{AutodiffBackend, Backend};
 use burn::tensor::{Bool, DType, Tensor};
 use mha::{
-    AttentionOptions, Masking, MhaInput, MultiHeadAttentionConfig, attention, try_attention,
+    AttentionOptions, Mask, Masking, MhaInput, MultiHeadAttentionConfig, attention, try_attention,
 };
 use mha_tests::{AnyBackend, on_every_backend};
 
@@ -55,9 +55,8 @@ fn inputs_of_the_module<B: AutodiffBackend>() {
              got [2, 7, 5]",
         ),
         (
-            good().mask_attn_heads(mask([2, 3, 5, 7])),
-            "mask_attn_heads: expected shape [2, 2, 5, 7] (batch, n_heads, seq_q, seq_k), each \
-             axis may also be 1, got [2, 3, 5, 7]",
+            good().mask(Mask::block(mask::<B, 4>([2, 3, 5, 7]))),
+            "mask.block: expected shape [2, 2, 5, 7] (batch, n_heads, seq_q, seq_k), each axis may also be 1, got [2, 3, 5, 7]",
         ),
         (
             good().bias(zeros([2, 2, 5, 5])),

@@ -2,7 +2,9 @@
 
 use burn::tensor::backend::{AutodiffBackend, Backend};
 use burn::tensor::{Int, Tensor};
-use mha::{AttentionOptions, MhaInput, MultiHeadAttentionConfig, attention, attention_heads_first};
+use mha::{
+    AttentionOptions, Mask, MhaInput, MultiHeadAttentionConfig, attention, attention_heads_first,
+};
 use mha_tests::{
     assert_close, assert_same, bools, floats, numbers, on_every_backend, tensor, wide,
 };
@@ -64,7 +66,7 @@ fn hidden_keys_may_hold_anything<B: AutodiffBackend>() {
         let input = match which {
             0 => input.mask_pad(bools(&hidden, [2, 7])),
             1 => input.mask_attn(bools(&hidden, [2, 1, 7])),
-            2 => input.mask_attn_heads(bools(&hidden, [2, 1, 1, 7])),
+            2 => input.mask(Mask::block(bools::<B, 4>(&hidden, [2, 1, 1, 7]))),
             _ => input.mask_pad(bools(&hidden, [2, 7])).causal(),
         };
         let out = module.forward(input).context;
@@ -93,7 +95,7 @@ fn empty_rows_have_no_gradient<B: AutodiffBackend>() {
     let hidden: Vec<bool> = (0..2 * 5 * 7).map(|index| index / 7 % 5 == 2).collect();
     let bias = tensor::<B, 4, _>(&numbers(4, 2 * 3 * 5 * 7), [2, 3, 5, 7]).require_grad();
     let options = AttentionOptions::default()
-        .mask_attn(bools(&hidden, [2, 5, 7]))
+        .mask(Mask::block(bools::<B, 3>(&hidden, [2, 5, 7])))
         .bias(bias.clone())
         .return_weights();
     let out = attention(query.clone(), key.clone(), value.clone(), &options);
@@ -117,7 +119,8 @@ fn mask_and_infinite_bias<B: AutodiffBackend>() {
         let bias: Vec<f32> = hidden.iter().map(|&hide| if hide { there } else { 0.0 }).collect();
         let bias = tensor::<B, 4, _>(&bias, [1, 1, 5, 7]).require_grad();
         let options = AttentionOptions::default().bias(bias.clone());
-        let options = if hide { options.mask_attn(bools(&hidden, [1, 5, 7])) } else { options };
+        let options =
+            if hide { options.mask(Mask::block(bools::<B, 2>(&hidden, [5, 7]))) } else { options };
         let out = attention(query.clone(), key.clone(), value.clone(), &options).context;
         let gradients = out.clone().powi_scalar(2).sum().backward();
         let all = [query, key, value, bias].map(|x| floats(x.grad(&gradients).unwrap()));

@@ -1,23 +1,32 @@
 //! The function under the module: attention on projected, split heads.
 
+pub(crate) mod check;
+mod distance;
 mod dropout;
-mod mask;
+mod mask_fill;
 mod masking;
+mod merge;
 mod options;
-mod plain;
+pub(crate) mod plain;
 mod problem;
+mod sink;
 mod sizes;
+mod softmax;
+mod trace;
 
 use burn::tensor::{Tensor, backend::Backend};
 
 use crate::Error;
 pub(crate) use dropout::drops;
-pub(crate) use mask::fill;
+pub(crate) use mask_fill::fill;
 pub use masking::Masking;
+pub use merge::merge_attention;
 pub use options::AttentionOptions;
-use problem::Problem;
-pub(crate) use problem::{check_dropout, check_groups, check_like, check_scale, check_softcap};
+pub(crate) use options::WantedWeights;
+pub(crate) use problem::Problem;
+pub(crate) use sink::SinkInput;
 pub use sizes::Sizes;
+pub(crate) use trace::{Stage, Trace};
 
 /// What [`attention`] returns.
 ///
@@ -41,8 +50,12 @@ pub use sizes::Sizes;
 pub struct Attention<B: Backend> {
     /// The averaged values of each head: `[batch, seq_q, n_heads, value_dim]`.
     pub context: Tensor<B, 4>,
-    /// The weights before dropout, if asked for: `[batch, n_heads, seq_q, seq_k]`, f32 or f64.
+    /// The weights, if asked for: `[batch, n_heads, seq_q, seq_k]`, f32 or f64. Memory keys and the
+    /// zero key of [`zero_attention`](AttentionOptions::zero_attention) are further columns.
     pub weights: Option<Tensor<B, 4>>,
+    /// The log-sum-exp of each query's scores, if asked for: `[batch, n_heads, seq_q]`, f32 or f64,
+    /// without gradient. It counts the sink; a query that sees no key has the sink's logit, or -∞.
+    pub lse: Option<Tensor<B, 3>>,
 }
 
 /// Attention on `[batch, seq, n_heads, head_dim]`, unlike Burn's and PyTorch's functions, which
@@ -87,7 +100,33 @@ pub fn try_attention<B: Backend>(
     value: Tensor<B, 4>,
     options: &AttentionOptions<B>,
 ) -> Result<Attention<B>, Error> {
-    Ok(plain::attention(Problem::new(query, key, value, options)?))
+    Ok(plain::attention(Problem::new(query, key, value, options)?, &mut ()))
+}
+
+/// The weights of some heads and some queries, `[batch, heads, rows, seq_k]`, before dropout, without
+/// computing those of the others: what a picture of a long text needs.
+///
+/// # Shapes
+///
+/// - `query` and `key` as in [`attention`]
+/// - `heads` and `rows`: which heads and which queries, in any order
+///
+/// # Errors
+///
+/// As [`try_attention`], and when a head or a row is not there.
+pub fn weights_of<B: Backend>(
+    query: Tensor<B, 4>,
+    key: Tensor<B, 4>,
+    options: &AttentionOptions<B>,
+    heads: &[usize],
+    rows: &[usize],
+) -> Result<Tensor<B, 4>, Error> {
+    // The values have no part in the weights.
+    let memory = options.memory.clone().map(|[key, _]| [key.clone(), key]);
+    let weights = WantedWeights::BeforeDropout;
+    let options = AttentionOptions { weights, memory, ..options.clone() };
+    let problem = Problem::new(query, key.clone(), key, &options)?;
+    Ok(plain::weights(&problem.pick(heads, rows)?))
 }
 
 /// [`attention`] on Burn's and PyTorch's layout, the heads before the sequence.
@@ -108,6 +147,6 @@ pub fn attention_heads_first<B: Backend>(
     options: &AttentionOptions<B>,
 ) -> Attention<B> {
     let [query, key, value] = [query, key, value].map(|x| x.swap_dims(1, 2));
-    let Attention { context, weights } = attention(query, key, value, options);
-    Attention { context: context.swap_dims(1, 2), weights }
+    let attention = attention(query, key, value, options);
+    Attention { context: attention.context.swap_dims(1, 2), ..attention }
 }

@@ -1,14 +1,16 @@
 //! What one attention call may bring besides query, key and value.
 
-use burn::tensor::{Bool, Tensor, backend::Backend};
+use burn::tensor::{Tensor, backend::Backend};
 
 use super::dropout::Dropout;
-use super::mask::Masks;
 use super::masking::Masking;
+use super::sink::SinkInput;
+use crate::mask::{Frame, Gap, Mask, Offset};
+use crate::position::T5Buckets;
+
+use super::sizes::Sizes;
 
 /// Options of [`attention`](crate::attention()).
-///
-/// Every mask is `true` where attention is forbidden; a pair that any of them forbids is hidden.
 ///
 /// # Example
 ///
@@ -31,12 +33,28 @@ use super::masking::Masking;
 pub struct AttentionOptions<B: Backend> {
     pub(crate) scale: Option<f64>,
     pub(crate) softcap: Option<f64>,
-    pub(crate) masks: Masks<B>,
+    pub(crate) mask: Mask<B>,
     pub(crate) bias: Option<Tensor<B, 4>>,
+    pub(crate) alibi: Option<Vec<f64>>,
+    pub(crate) t5: Option<(T5Buckets, Tensor<B, 2>)>,
+    pub(crate) offset: Offset,
+    pub(crate) gap: Gap,
+    pub(crate) memory: Option<[Tensor<B, 3>; 2]>,
+    pub(crate) sink: SinkInput<B>,
     pub(crate) dropout: Dropout,
-    pub(crate) quiet_softmax: bool,
     pub(crate) masking: Masking,
-    pub(crate) return_weights: bool,
+    pub(crate) head_scale: Option<Tensor<B, 1>>,
+    pub(crate) weights: WantedWeights,
+    pub(crate) lse: bool,
+}
+
+/// Which weights a call returns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum WantedWeights {
+    #[default]
+    None,
+    BeforeDropout,
+    AfterDropout,
 }
 
 // By hand: a derive would ask for `B: Default`.
@@ -45,12 +63,19 @@ impl<B: Backend> Default for AttentionOptions<B> {
         Self {
             scale: None,
             softcap: None,
-            masks: Masks::default(),
+            mask: Mask::default(),
             bias: None,
+            alibi: None,
+            t5: None,
+            offset: Offset::default(),
+            gap: Gap::default(),
+            memory: None,
+            sink: SinkInput::default(),
             dropout: Dropout::default(),
-            quiet_softmax: false,
             masking: Masking::default(),
-            return_weights: false,
+            head_scale: None,
+            weights: WantedWeights::default(),
+            lse: false,
         }
     }
 }
@@ -70,36 +95,70 @@ impl<B: Backend> AttentionOptions<B> {
         self
     }
 
-    /// Hides keys, padding say, from every query: `[batch, seq_k]`, `true` hides.
-    pub fn mask_pad(mut self, mask: Tensor<B, 2, Bool>) -> Self {
-        self.masks.pad = Some(mask);
+    /// Hides, besides what is hidden already, the pairs that the mask hides.
+    pub fn mask(mut self, mask: Mask<B>) -> Self {
+        self.mask = self.mask.and(mask);
         self
     }
 
-    /// Hides pairs: `[batch, seq_q, seq_k]`, where any axis may be 1; `true` hides.
-    pub fn mask_attn(mut self, mask: Tensor<B, 3, Bool>) -> Self {
-        self.masks.attn = Some(mask);
-        self
-    }
-
-    /// Hides pairs head by head: `[batch, n_heads, seq_q, seq_k]`, where any axis may be 1; `true`
-    /// hides.
-    pub fn mask_attn_heads(mut self, mask: Tensor<B, 4, Bool>) -> Self {
-        self.masks.heads = Some(mask);
-        self
-    }
-
-    /// Hides the future: query `i` sees key `j` when `j <= i + seq_k - seq_q`, so that the last
-    /// query sees every key.
-    pub fn causal(mut self) -> Self {
-        self.masks.causal = true;
-        self
+    /// Hides the future, as [`Mask::causal`]: query `i` sees key `j` when `j <= i + seq_k - seq_q`.
+    pub fn causal(self) -> Self {
+        self.mask(Mask::causal())
     }
 
     /// Adds to the scaled and capped scores: `[batch, n_heads, seq_q, seq_k]`, where any axis may be 1.
     /// Where it is -∞ the pair is hidden.
     pub fn bias(mut self, bias: Tensor<B, 4>) -> Self {
         self.bias = Some(bias);
+        self
+    }
+
+    /// Adds -slope · |distance| to the scores of each head, with a slope for each; see
+    /// [`alibi_slopes`](crate::alibi_slopes).
+    pub fn alibi(mut self, slopes: Vec<f64>) -> Self {
+        self.alibi = Some(slopes);
+        self
+    }
+
+    /// Adds a learned bias by the distance's bucket: `table` is `[n_buckets, n_heads]`. Gradients
+    /// flow into it.
+    pub fn t5(mut self, buckets: T5Buckets, table: Tensor<B, 2>) -> Self {
+        self.t5 = Some((buckets, table));
+        self
+    }
+
+    /// Says where the queries stand among the keys: query `i` at key position `i + offset`. Causal
+    /// masks, windows and distances count from there. Default: the last query at the last key.
+    pub fn query_offset(mut self, offset: impl Into<Offset>) -> Self {
+        self.offset = offset.into();
+        self
+    }
+
+    /// Adds keys `[n, n_kv_heads, head_dim]` and values `[n, n_kv_heads, value_dim]` that every query
+    /// of every entry sees, behind the others: no mask, bias or distance applies to them (PyTorch's
+    /// `add_bias_kv` for n of 1). Weights then have n columns more.
+    pub fn memory(mut self, key: Tensor<B, 3>, value: Tensor<B, 3>) -> Self {
+        self.memory = Some([key, value]);
+        self
+    }
+
+    /// Adds a key of score 0 and value 0 to every softmax; it replaces another sink.
+    pub fn quiet_softmax(mut self) -> Self {
+        self.sink = SinkInput::Quiet;
+        self
+    }
+
+    /// As [`quiet_softmax`](Self::quiet_softmax), and returned weights have a last column, that of the
+    /// zero key (PyTorch's `add_zero_attn`). It replaces another sink.
+    pub fn zero_attention(mut self) -> Self {
+        self.sink = SinkInput::ZeroKey;
+        self
+    }
+
+    /// Adds e^sink to the denominator of every softmax, with a logit for each head, `[n_heads]`, that
+    /// scale, softcap, bias and mask leave alone. Gradients flow into it. It replaces another sink.
+    pub fn sink(mut self, logits: Tensor<B, 1>) -> Self {
+        self.sink = SinkInput::Learned(logits);
         self
     }
 
@@ -117,21 +176,40 @@ impl<B: Backend> AttentionOptions<B> {
         self
     }
 
-    /// Adds a key of score 0 and value 0 to every softmax.
-    pub fn quiet_softmax(mut self) -> Self {
-        self.quiet_softmax = true;
-        self
-    }
-
     /// Sets what a hidden pair means.
     pub fn masking(mut self, masking: Masking) -> Self {
         self.masking = masking;
         self
     }
 
+    /// Multiplies the context of each head by a number, `[n_heads]`; 0 and 1 make a head mask.
+    /// Gradients flow into it.
+    pub fn head_scale(mut self, scale: Tensor<B, 1>) -> Self {
+        self.head_scale = Some(scale);
+        self
+    }
+
     /// Returns the weights too, before dropout.
     pub fn return_weights(mut self) -> Self {
-        self.return_weights = true;
+        self.weights = WantedWeights::BeforeDropout;
         self
+    }
+
+    /// Returns the weights too, as dropout left them: rows need not sum to 1.
+    pub fn return_dropped_weights(mut self) -> Self {
+        self.weights = WantedWeights::AfterDropout;
+        self
+    }
+
+    /// Returns the log-sum-exp of each query's scores too.
+    pub fn return_lse(mut self) -> Self {
+        self.lse = true;
+        self
+    }
+
+    /// The geometry of a call of these sizes.
+    pub(crate) fn frame(&self, sizes: &Sizes) -> Frame {
+        let (offset, gap) = (self.offset.clone(), self.gap);
+        Frame { offset, gap, ..Frame::new(sizes.batch, sizes.seq_q, sizes.seq_k) }
     }
 }

@@ -1,146 +1,147 @@
 //! One attention call whose parts have been checked: what every path computes.
 
-use burn::tensor::{DType, Tensor, backend::Backend};
+use burn::tensor::{Bool, Int, Tensor, backend::Backend};
 
-use super::AttentionOptions;
+use super::options::WantedWeights;
+use super::sink::SinkInput;
 use super::sizes::Sizes;
+use super::{AttentionOptions, check};
 use crate::Error;
-use crate::error::{check_broadcast, check_shape};
+use crate::mask::Frame;
 
 /// A checked call: shapes, element types and devices agree.
-pub(crate) struct Problem<'a, B: Backend> {
+#[derive(Debug, Clone)]
+pub(crate) struct Problem<B: Backend> {
     /// `[batch, seq_q, n_heads, head_dim]`
     pub(crate) query: Tensor<B, 4>,
-    /// `[batch, seq_k, n_kv_heads, head_dim]`
+    /// `[batch, seq_k + n_memory, n_kv_heads, head_dim]`
     pub(crate) key: Tensor<B, 4>,
-    /// `[batch, seq_k, n_kv_heads, value_dim]`
+    /// `[batch, seq_k + n_memory, n_kv_heads, value_dim]`
     pub(crate) value: Tensor<B, 4>,
+    /// Of the call: without the memory.
     pub(crate) sizes: Sizes,
-    pub(crate) options: &'a AttentionOptions<B>,
+    /// Keys behind the others that every query sees, without bias and place.
+    pub(crate) n_memory: usize,
+    pub(crate) frame: Frame,
+    pub(crate) options: AttentionOptions<B>,
 }
 
-impl<'a, B: Backend> Problem<'a, B> {
+impl<B: Backend> Problem<B> {
     pub(crate) fn new(
         query: Tensor<B, 4>,
         key: Tensor<B, 4>,
         value: Tensor<B, 4>,
-        options: &'a AttentionOptions<B>,
+        options: &AttentionOptions<B>,
     ) -> Result<Self, Error> {
-        let [batch, seq_q, n_heads, head_dim] = query.dims();
-        let [_, seq_k, n_kv_heads, _] = key.dims();
-        let [_, _, _, value_dim] = value.dims();
-        let sizes = Sizes { batch, seq_q, seq_k, n_heads, n_kv_heads, head_dim, value_dim };
-
-        let axes = ["batch", "seq_k", "n_kv_heads", "head_dim"];
-        check_shape("key", axes, [batch, seq_k, n_kv_heads, head_dim], key.dims())?;
-        let axes = ["batch", "seq_k", "n_kv_heads", "value_dim"];
-        check_shape("value", axes, [batch, seq_k, n_kv_heads, value_dim], value.dims())?;
-        if n_heads == 0 || n_kv_heads == 0 || head_dim == 0 || value_dim == 0 {
-            let heads = format!("n_heads {n_heads}, n_kv_heads {n_kv_heads}");
-            let actual = format!("{heads}, head_dim {head_dim}, value_dim {value_dim}");
-            return Err(Error::value("query, key and value", "have heads and features", actual));
-        }
-        check_groups(n_heads, n_kv_heads)?;
-        check_like("key", &key, "query", &query)?;
-        check_like("value", &value, "query", &query)?;
+        let sizes = check::sizes(&query, &key, &value)?;
         options.check(&sizes, "query", &query)?;
-        Ok(Self { query, key, value, sizes, options })
-    }
-}
-
-impl<B: Backend> AttentionOptions<B> {
-    /// Checks the options against the sizes of a call, and against the tensor called `like`.
-    pub(crate) fn check<const D: usize>(
-        &self,
-        sizes: &Sizes,
-        like: &'static str,
-        tensor: &Tensor<B, D>,
-    ) -> Result<(), Error> {
-        self.masks.check(sizes)?;
-        if let Some(bias) = &self.bias {
-            let &Sizes { batch, n_heads, seq_q, seq_k, .. } = sizes;
-            let axes = ["batch", "n_heads", "seq_q", "seq_k"];
-            check_broadcast("bias", axes, [batch, n_heads, seq_q, seq_k], bias.dims())?;
-            check_like("bias", bias, like, tensor)?;
+        let frame = options.frame(&sizes);
+        let mut problem =
+            Self { query, key, value, sizes, n_memory: 0, frame, options: options.clone() };
+        if let Some([key, value]) = problem.options.memory.take() {
+            problem.remember(key, value);
         }
-        let device = tensor.device();
-        if let Some(mask) = &self.masks.pad {
-            check_device::<B>("mask_pad", &mask.device(), like, &device)?;
+        let wants_weights = options.weights != WantedWeights::None;
+        if wants_weights && matches!(options.sink, SinkInput::ZeroKey) {
+            // A key like any other, so that its weight is a column like any other.
+            let &Sizes { n_kv_heads, head_dim, value_dim, .. } = &sizes;
+            let like = (&problem.query.device(), problem.query.dtype());
+            let zeros = |width| Tensor::zeros([1, n_kv_heads, width], like);
+            problem.remember(zeros(head_dim), zeros(value_dim));
+            problem.options.sink = SinkInput::None;
         }
-        if let Some(mask) = &self.masks.attn {
-            check_device::<B>("mask_attn", &mask.device(), like, &device)?;
+        Ok(problem)
+    }
+
+    /// Adds keys and values, `[n, n_kv_heads, features]`, that every entry has.
+    fn remember(&mut self, key: Tensor<B, 3>, value: Tensor<B, 3>) {
+        let [n, ..] = key.dims();
+        let append = |to: &Tensor<B, 4>, memory: Tensor<B, 3>| {
+            let [batch, seq, heads, width] = to.dims();
+            let memory = memory.unsqueeze_dim::<4>(0).expand([batch, n, heads, width]);
+            if seq == 0 { memory } else { Tensor::cat(vec![to.clone(), memory], 1) }
+        };
+        if n > 0 && self.sizes.batch > 0 {
+            self.key = append(&self.key, key);
+            self.value = append(&self.value, value);
         }
-        if let Some(mask) = &self.masks.heads {
-            check_device::<B>("mask_attn_heads", &mask.device(), like, &device)?;
+        self.n_memory += n;
+    }
+
+    /// Keys in all, the memory's too.
+    pub(crate) fn n_keys(&self) -> usize {
+        self.sizes.seq_k + self.n_memory
+    }
+
+    /// Whether there is no pair of query and key.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sizes.batch == 0 || self.frame.n_rows() == 0 || self.n_keys() == 0
+    }
+
+    /// The pairs that a mask hides, `[batch or 1, n_heads or 1, rows, n_keys]`, if there can be any.
+    pub(crate) fn hidden_pairs(&self) -> Option<Tensor<B, 4, Bool>> {
+        let device = self.query.device();
+        let hidden = self.options.mask.hidden_pairs(&self.frame, &device)?;
+        if self.n_memory == 0 {
+            return Some(hidden);
         }
-        check_scale(self.scale)?;
-        check_softcap(self.softcap)?;
-        self.masking.check()?;
-        check_dropout(self.dropout.probability)
+        let [batch, n_heads, rows, _] = hidden.dims();
+        let seen = Tensor::<B, 4, Int>::zeros([batch, n_heads, rows, self.n_memory], &device);
+        Some(Tensor::cat(vec![hidden, seen.bool()], 3))
     }
-}
 
-/// Checks that the heads of keys and values, at least one, share out the query heads.
-pub(crate) fn check_groups(n_heads: usize, n_kv_heads: usize) -> Result<(), Error> {
-    if n_heads.is_multiple_of(n_kv_heads) {
-        return Ok(());
-    }
-    let actual = format!("n_kv_heads {n_kv_heads} and n_heads {n_heads}");
-    Err(Error::value("n_kv_heads", "divide n_heads", actual))
-}
-
-pub(crate) fn check_dropout(probability: f64) -> Result<(), Error> {
-    if (0.0..1.0).contains(&probability) {
-        return Ok(());
-    }
-    Err(Error::value("dropout", "be a probability in [0, 1)", probability))
-}
-
-pub(crate) fn check_scale(scale: Option<f64>) -> Result<(), Error> {
-    match scale {
-        Some(scale) if !(scale as f32).is_finite() => {
-            Err(Error::value("scale", "be finite in f32", scale))
+    /// A bias over the call's keys, with zeros for the memory's: `[.., n_keys or 1]`.
+    pub(crate) fn over_all_keys(&self, bias: Tensor<B, 4>) -> Tensor<B, 4> {
+        if self.n_memory == 0 {
+            return bias;
         }
-        _ => Ok(()),
-    }
-}
-
-pub(crate) fn check_softcap(softcap: Option<f64>) -> Result<(), Error> {
-    match softcap {
-        // Within these bounds neither the cap nor its reciprocal is 0 or infinite in f32.
-        Some(cap) if !(1e-30..=1e30).contains(&cap) => {
-            Err(Error::value("softcap", "be in [1e-30, 1e30]", cap))
+        let [batch, n_heads, rows, _] = bias.dims();
+        let zeros =
+            Tensor::zeros([batch, n_heads, rows, self.n_memory], (&bias.device(), bias.dtype()));
+        if self.sizes.seq_k == 0 {
+            return zeros;
         }
-        _ => Ok(()),
+        let bias = bias.expand([batch, n_heads, rows, self.sizes.seq_k]);
+        Tensor::cat(vec![bias, zeros], 3)
     }
-}
 
-/// Checks that a float tensor has the element type and the device of the one called `like`.
-pub(crate) fn check_like<B: Backend, const D1: usize, const D2: usize>(
-    name: &'static str,
-    tensor: &Tensor<B, D1>,
-    like: &'static str,
-    other: &Tensor<B, D2>,
-) -> Result<(), Error> {
-    let (actual, expected) = (tensor.dtype(), other.dtype());
-    // Quantised parameters hold another type than the numbers that they take and give.
-    let quantised = |dtype| matches!(dtype, DType::QFloat(_));
-    if actual != expected && !quantised(actual) && !quantised(expected) {
-        let (expected, actual) = (format!("{expected:?}"), format!("{actual:?}"));
-        return Err(Error::DType { name, like, expected, actual });
+    /// The same call for some heads and some queries only.
+    ///
+    /// # Errors
+    ///
+    /// When a head or a row is not there.
+    pub(crate) fn pick(mut self, heads: &[usize], rows: &[usize]) -> Result<Self, Error> {
+        let Sizes { n_heads, n_kv_heads, seq_q, .. } = self.sizes;
+        check::indices("heads", heads, n_heads, "n_heads")?;
+        check::indices("rows", rows, seq_q, "seq_q")?;
+        let device = self.query.device();
+        let index = |of: &[usize]| {
+            let of: Vec<i32> = of.iter().map(|&x| x as i32).collect();
+            Tensor::<B, 1, Int>::from_ints(of.as_slice(), &device)
+        };
+        let group = n_heads / n_kv_heads;
+        let kv_heads: Vec<usize> = heads.iter().map(|head| head / group).collect();
+        if !heads.is_empty() && !rows.is_empty() {
+            self.query = self.query.select(1, index(rows)).select(2, index(heads));
+            self.key = self.key.select(2, index(&kv_heads));
+            self.value = self.value.select(2, index(&kv_heads));
+            let axis = |bias: Tensor<B, 4>, axis: usize, of: &[usize]| {
+                if bias.dims()[axis] == 1 { bias } else { bias.select(axis, index(of)) }
+            };
+            let options = &mut self.options;
+            options.bias = options.bias.take().map(|bias| axis(axis(bias, 1, heads), 2, rows));
+            options.mask = std::mem::take(&mut options.mask).pick_heads(heads);
+            options.t5 =
+                options.t5.take().map(|(buckets, table)| (buckets, table.select(1, index(heads))));
+            if let Some(slopes) = &mut options.alibi {
+                *slopes = heads.iter().map(|&head| slopes[head]).collect();
+            }
+            if let SinkInput::Learned(logits) = &mut options.sink {
+                *logits = logits.clone().select(0, index(heads));
+            }
+        }
+        (self.sizes.n_heads, self.sizes.n_kv_heads) = (heads.len(), heads.len());
+        self.frame.rows = Some(rows.to_vec());
+        Ok(self)
     }
-    check_device::<B>(name, &tensor.device(), like, &other.device())
-}
-
-fn check_device<B: Backend>(
-    name: &'static str,
-    actual: &B::Device,
-    like: &'static str,
-    expected: &B::Device,
-) -> Result<(), Error> {
-    if actual == expected {
-        return Ok(());
-    }
-    let (expected, actual) = (format!("{expected:?}"), format!("{actual:?}"));
-    Err(Error::Device { name, like, expected, actual })
 }

@@ -1,0 +1,56 @@
+//! Biases that depend on the distance of query and key alone: ALiBi and T5.
+
+use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
+
+use crate::mask::{Frame, Offset};
+use crate::position::T5Buckets;
+
+/// -slope · |distance| (Press et al. 2021, section 3: <https://arxiv.org/abs/2108.12409>):
+/// `[batch or 1, n_heads, rows, seq_k]`.
+pub(crate) fn alibi<B: Backend>(
+    slopes: &[f64],
+    frame: &Frame,
+    dtype: DType,
+    device: &B::Device,
+) -> Tensor<B, 4> {
+    let (entries, rows) = (entries(frame), frame.n_rows());
+    let float = |numbers: Vec<f64>, dims: [usize; 4]| {
+        Tensor::<B, 4>::from_data(TensorData::new(numbers, dims), (device, dtype))
+    };
+    let positions = (0..entries).flat_map(|b| (0..rows).map(move |i| (b, i)));
+    let queries = positions.map(|(b, i)| frame.query_position(b, i) as f64).collect();
+    let keys = (0..frame.seq_k).map(|j| frame.key_position(j) as f64).collect();
+    let dims = [entries, slopes.len(), rows, frame.seq_k];
+    let distance = float(queries, [entries, 1, rows, 1]) - float(keys, [1, 1, 1, frame.seq_k]);
+    let slopes = float(slopes.iter().map(|slope| -slope).collect(), [1, slopes.len(), 1, 1]);
+    distance.abs().expand(dims) * slopes.expand(dims)
+}
+
+/// The table's row of each distance's bucket (Raffel et al. 2020, section 2.1:
+/// <https://arxiv.org/abs/1910.10683>): `[batch or 1, n_heads, rows, seq_k]`.
+pub(crate) fn t5<B: Backend>(
+    buckets: &T5Buckets,
+    table: Tensor<B, 2>,
+    frame: &Frame,
+) -> Tensor<B, 4> {
+    let (entries, rows) = (entries(frame), frame.n_rows());
+    let [_, n_heads] = table.dims();
+    let mut index = Vec::with_capacity(entries * rows * frame.seq_k);
+    for b in 0..entries {
+        for i in 0..rows {
+            let query = frame.query_position(b, i);
+            index.extend(
+                (0..frame.seq_k)
+                    .map(|j| buckets.bucket(frame.key_position(j) as i64 - query) as i32),
+            );
+        }
+    }
+    let count = index.len();
+    let index = Tensor::<B, 1, Int>::from_data(TensorData::new(index, [count]), &table.device());
+    table.select(0, index).reshape([entries, rows, frame.seq_k, n_heads]).permute([0, 3, 1, 2])
+}
+
+/// How many entries have distances of their own.
+fn entries(frame: &Frame) -> usize {
+    if matches!(frame.offset, Offset::PerEntry(_)) { frame.batch } else { 1 }
+}

@@ -1,0 +1,351 @@
+//! One call of a module, checked before anything is computed.
+
+use burn::tensor::{Tensor, backend::Backend};
+
+use crate::attention::plain::at_least_f32;
+use crate::attention::{AttentionOptions, Masking, SinkInput, Sizes, check::like, fill};
+use crate::cache::Plan;
+use crate::error::check_shape;
+use crate::mask::{Mask, Offset};
+use crate::norm::HeadNorm;
+use crate::widths::Widths;
+use crate::{
+    Error, KvCache, MhaInput, MultiHeadAttention, Position, Positions, Rotary, Sink, Weights,
+};
+
+/// What a call asks for besides its tokens.
+#[derive(Debug)]
+pub(crate) struct Call<B: Backend> {
+    pub(crate) options: AttentionOptions<B>,
+    pub(crate) weights: Weights,
+    pub(crate) sizes: Sizes,
+    query_positions: Option<Positions>,
+    key_positions: Option<Positions>,
+    plan: Option<Plan>,
+}
+
+impl<B: Backend> MultiHeadAttention<B> {
+    /// The call and its query, key and value, whose shapes fit; key and value are empty where the
+    /// cache has them all.
+    pub(crate) fn check(
+        &self,
+        input: MhaInput<B>,
+        cache: Option<&KvCache<B>>,
+    ) -> Result<(Call<B>, [Tensor<B, 3>; 3]), Error> {
+        let [query, key, value] = self.tokens(&input, cache)?;
+        let new = self.new_sizes(&query, &key, &value)?;
+        if cache.is_none() && input.new_lengths.is_some() {
+            return Err(Error::value("new_lengths", "be given with a cache", "a call without one"));
+        }
+        let plan = match cache {
+            Some(cache) => Some(cache.plan(&new, input.new_lengths.as_deref())?),
+            None => None,
+        };
+        let mut sizes = new;
+        let mut options = self.options(&input)?;
+        if let Some(plan) = &plan {
+            sizes.seq_k = plan.seq_k;
+            options.gap = plan.gap;
+            if options.offset == Default::default() {
+                options.offset = plan.offset.clone();
+            }
+            options.mask = plan.rules.iter().cloned().collect::<Mask<B>>().and(options.mask);
+        }
+        options.check(&sizes, "query", &query)?;
+        self.check_positions(&input, &new, cache)?;
+
+        let call = Call {
+            options,
+            weights: input.weights,
+            sizes,
+            query_positions: input.query_positions,
+            key_positions: input.key_positions,
+            plan,
+        };
+        let [key, value] = self.zero_hidden_keys([key, value], &call);
+        Ok((call, [query, key, value]))
+    }
+
+    fn tokens(
+        &self,
+        input: &MhaInput<B>,
+        cache: Option<&KvCache<B>>,
+    ) -> Result<[Tensor<B, 3>; 3], Error> {
+        let query = input.query.clone();
+        if !cache.is_some_and(KvCache::is_memory) {
+            let [key, value] = input.given()?;
+            return Ok([query, key, value]);
+        }
+        if input.memory.is_some() {
+            let expected = "be left out: the cache holds those of the memory";
+            return Err(Error::value("key and value", expected, "both"));
+        }
+        let Widths { d_key, d_value, .. } = self.settings.widths;
+        let [batch, ..] = query.dims();
+        let none = |width| Tensor::zeros([batch, 0, width], (&query.device(), query.dtype()));
+        Ok([query.clone(), none(d_key), none(d_value)])
+    }
+
+    fn new_sizes(
+        &self,
+        query: &Tensor<B, 3>,
+        key: &Tensor<B, 3>,
+        value: &Tensor<B, 3>,
+    ) -> Result<Sizes, Error> {
+        let [batch, seq_q, _] = query.dims();
+        let [_, seq_k, _] = key.dims();
+        let Widths { d_model, d_key, d_value, n_heads, n_kv_heads, head_dim, value_dim, .. } =
+            self.settings.widths;
+        let axes = ["batch", "seq_q", "d_model"];
+        check_shape("query", axes, [batch, seq_q, d_model], query.dims())?;
+        let axes = ["batch", "seq_k", "d_key"];
+        check_shape("key", axes, [batch, seq_k, d_key], key.dims())?;
+        let axes = ["batch", "seq_k", "d_value"];
+        check_shape("value", axes, [batch, seq_k, d_value], value.dims())?;
+        like("query", query, "the parameter query.weight", &self.query.weight.val())?;
+        like("key", key, "query", query)?;
+        like("value", value, "query", query)?;
+        Ok(Sizes { batch, seq_q, seq_k, n_heads, n_kv_heads, head_dim, value_dim })
+    }
+
+    /// The options of the input, and those that the module adds.
+    fn options(&self, input: &MhaInput<B>) -> Result<AttentionOptions<B>, Error> {
+        let Widths { n_kv_heads, head_dim, value_dim, .. } = self.settings.widths;
+        self.check_parameters()?;
+        let mut options = input.options.clone();
+        options.scale = self.settings.scale;
+        options.softcap = self.settings.softcap;
+        options.dropout.probability = self.settings.dropout;
+        options.masking = self.settings.masking;
+        options.weights = input.weights.wanted();
+        options.sink = match self.settings.sink {
+            Sink::None => SinkInput::None,
+            Sink::Quiet => SinkInput::Quiet,
+            Sink::ZeroKey => SinkInput::ZeroKey,
+            Sink::Learned => match &self.sinks {
+                Some(sinks) => SinkInput::Learned(sinks.val()),
+                None => SinkInput::None,
+            },
+        };
+        if let (Some(key), Some(value)) = (&self.bias_k, &self.bias_v) {
+            let heads = |slots: Tensor<B, 2>, width| {
+                let [n, _] = slots.dims();
+                slots.reshape([n, n_kv_heads, width])
+            };
+            options.memory = Some([heads(key.val(), head_dim), heads(value.val(), value_dim)]);
+        }
+        match &self.settings.position {
+            Position::None => {}
+            Position::Alibi => options.alibi = Some(crate::alibi_slopes(self.n_heads())),
+            Position::T5(buckets) => {
+                if options.t5.is_some() {
+                    let expected = "be left out of a module that has a table of its own";
+                    return Err(Error::value("t5", expected, "a table"));
+                }
+                let table = self.relative_bias.as_ref().map(|table| table.val());
+                options.t5 = table.map(|table| (*buckets, table));
+            }
+            Position::Rotary(rotary) if rotary.scale_factor() != 1.0 => {
+                let scale = options.scale.unwrap_or(1.0 / (head_dim as f64).sqrt());
+                options.scale = Some(scale * rotary.scale_factor());
+            }
+            Position::Rotary(_) => {}
+        }
+        Ok(options)
+    }
+
+    fn check_positions(
+        &self,
+        input: &MhaInput<B>,
+        new: &Sizes,
+        cache: Option<&KvCache<B>>,
+    ) -> Result<(), Error> {
+        let given = [
+            ("query_positions", &input.query_positions, new.seq_q),
+            ("key_positions", &input.key_positions, new.seq_k),
+        ];
+        for (name, positions, seq) in given {
+            let Some(positions) = positions else { continue };
+            let Position::Rotary(rotary) = &self.settings.position else {
+                let expected = "be given to a module with rotary positions";
+                return Err(Error::value(name, expected, "a module without"));
+            };
+            if cache.is_some() && rotary.depends_on_length() {
+                let expected = "be left out with a cache and a scaling that depends on the length";
+                return Err(Error::value(name, expected, "positions"));
+            }
+            positions.check(name, new.batch, seq)?;
+        }
+        Ok(())
+    }
+
+    /// Keys hidden from all count as 0 before the projection too, or a NaN in them would reach the
+    /// gradients of the key and value weights (0 · NaN).
+    fn zero_hidden_keys(&self, memory: [Tensor<B, 3>; 2], call: &Call<B>) -> [Tensor<B, 3>; 2] {
+        let Call { options, sizes, plan, .. } = call;
+        if options.masking != Masking::Exclude || sizes.is_empty() || plan.is_some() {
+            return memory;
+        }
+        let device = memory[0].device();
+        match options.mask.hidden_keys(&options.frame(sizes), &device) {
+            Some(hidden) => {
+                let rows = hidden.unsqueeze_dim::<3>(2);
+                memory.map(|tokens| fill(tokens, rows.clone(), 0.0))
+            }
+            None => memory,
+        }
+    }
+
+    /// Between split and attend: norms, positions, and the keys and values of the cache.
+    pub(crate) fn place(
+        &self,
+        query: Tensor<B, 4>,
+        key: Tensor<B, 4>,
+        value: Tensor<B, 4>,
+        call: &Call<B>,
+        cache: Option<&mut KvCache<B>>,
+    ) -> [Tensor<B, 4>; 3] {
+        let norm = |norm: &Option<HeadNorm<B>>, heads| match norm {
+            Some(norm) => norm.forward(heads),
+            None => heads,
+        };
+        let (query, key) = (norm(&self.query_norm, query), norm(&self.key_norm, key));
+        let rotary = match &self.settings.position {
+            Position::Rotary(rotary) => Some(rotary),
+            _ => None,
+        };
+        let late = rotary.is_some_and(Rotary::depends_on_length);
+        let [_, n, ..] = key.dims();
+        let lists = rotary.map(|_| call.positions(n));
+        let rotate = |heads: Tensor<B, 4>, positions: fn(&Lists) -> &Vec<Vec<i64>>| {
+            let (Some(rotary), Some(lists)) = (rotary, &lists) else { return heads };
+            let (device, dtype) = (heads.device(), at_least_f32(heads.dtype()));
+            let positions = positions(lists);
+            let table = rotary.table(self.head_dim(), positions, lists.length, dtype, &device);
+            table.rotate(rotary.layout, heads)
+        };
+        let query = rotate(query, |lists| &lists.query);
+        // A key is rotated once, before it is stored, unless later tokens change its angle.
+        let key = if late { key } else { rotate(key, |lists| &lists.new_key) };
+        let [key, value] = match (cache, &call.plan) {
+            (Some(cache), Some(plan)) => cache.extend(plan, key, value),
+            _ => [key, value],
+        };
+        let key = if late { rotate(key, |lists| &lists.all_keys) } else { key };
+        [query, key, value]
+    }
+
+    /// A memory's keys and values, projected once, for cross-attention with
+    /// [`MhaInput::query`](crate::MhaInput::query).
+    ///
+    /// # Shapes
+    ///
+    /// - key: `[batch, seq_k, d_key]`; value: `[batch, seq_k, d_value]`
+    ///
+    /// # Errors
+    ///
+    /// When a shape, an element type or a device does not fit.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use burn::backend::NdArray;
+    /// use burn::tensor::{Distribution, Tensor};
+    /// use mha::{MhaInput, MultiHeadAttentionConfig};
+    ///
+    /// let device = Default::default();
+    /// let attention = MultiHeadAttentionConfig::new(8, 2).init::<NdArray>(&device);
+    /// let memory = Tensor::random([2, 7, 8], Distribution::Default, &device);
+    /// let mut cache = attention.cache_memory(memory.clone(), memory).unwrap();
+    /// let query = Tensor::random([2, 1, 8], Distribution::Default, &device);
+    /// let out = attention.forward_cached(MhaInput::query(query), &mut cache);
+    /// assert_eq!(out.context.dims(), [2, 1, 8]);
+    /// ```
+    pub fn cache_memory(
+        &self,
+        key: Tensor<B, 3>,
+        value: Tensor<B, 3>,
+    ) -> Result<KvCache<B>, Error> {
+        let [batch, ..] = key.dims();
+        let like = (&key.device(), key.dtype());
+        let query = Tensor::zeros([batch, 0, self.d_model()], like);
+        let (call, [query, key, value]) = self.check(MhaInput::new(query, key, value), None)?;
+        let [query, key, value] = self.project(query, key, value);
+        let [query, key, value] = self.split_heads(query, key, value);
+        let [_, key, value] = self.place(query, key, value, &call, None);
+        Ok(KvCache::memory(key, value))
+    }
+
+    /// The weights of some heads and some queries, before dropout, without computing those of the
+    /// others: `[batch, heads, rows, seq_k]`. For pictures of long texts, whose whole matrix would not
+    /// fit.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_forward`](Self::try_forward), and when a head or a row is not there.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use burn::backend::NdArray;
+    /// use burn::tensor::{Distribution, Tensor};
+    /// use mha::{MhaInput, MultiHeadAttentionConfig};
+    ///
+    /// let device = Default::default();
+    /// let attention = MultiHeadAttentionConfig::new(8, 4).init::<NdArray>(&device);
+    /// let tokens = Tensor::random([1, 100, 8], Distribution::Default, &device);
+    /// let input = MhaInput::self_attn(tokens).causal();
+    /// let last = attention.weights_of(input, &[1, 3], &[99]).unwrap();
+    /// assert_eq!(last.dims(), [1, 2, 1, 100]);
+    /// ```
+    pub fn weights_of(
+        &self,
+        input: MhaInput<B>,
+        heads: &[usize],
+        rows: &[usize],
+    ) -> Result<Tensor<B, 4>, Error> {
+        let input = input.weights(Weights::PerHead);
+        let (call, [query, key, value]) = self.check(input, None)?;
+        let [query, key, value] = self.project(query, key, value);
+        let [query, key, value] = self.split_heads(query, key, value);
+        let [query, key, _] = self.place(query, key, value, &call, None);
+        crate::attention::weights_of(query, key, &call.options, heads, rows)
+    }
+}
+
+/// The positions that a call rotates by: one list, or one per entry.
+struct Lists {
+    query: Vec<Vec<i64>>,
+    new_key: Vec<Vec<i64>>,
+    all_keys: Vec<Vec<i64>>,
+    /// Tokens of the sequence so far.
+    length: usize,
+}
+
+impl<B: Backend> Call<B> {
+    /// The positions of a call that brings `n` keys.
+    fn positions(&self, n: usize) -> Lists {
+        let frame = self.options.frame(&self.sizes);
+        let uneven = matches!(self.options.offset, Offset::PerEntry(_))
+            || self.plan.as_ref().is_some_and(|plan| !plan.even());
+        let entries = if uneven { frame.batch } else { 1 };
+        let each = |list: &dyn Fn(usize) -> Vec<i64>| (0..entries).map(list).collect();
+
+        let query = match &self.query_positions {
+            Some(positions) => positions.lists(frame.seq_q),
+            None => each(&|b| (0..frame.seq_q).map(|i| frame.query_position(b, i)).collect()),
+        };
+        let first = |b| self.plan.as_ref().map_or(0, |plan| plan.first_new(b));
+        let new_key = match &self.key_positions {
+            Some(positions) => positions.lists(n),
+            None => each(&|b| (first(b)..first(b) + n as i64).collect()),
+        };
+        let all_keys = match &self.plan {
+            Some(_) => vec![(0..frame.seq_k).map(|j| frame.key_position(j) as i64).collect()],
+            None => new_key.clone(),
+        };
+        let lists = [&query, &new_key, &all_keys].into_iter().flatten().flatten();
+        let length = lists.max().map_or(0, |&last| (last.max(-1) + 1) as usize);
+        Lists { query, new_key, all_keys, length }
+    }
+}
