@@ -1,7 +1,10 @@
-//! What the examples share: the choice of a backend, pictures, drawings in the terminal, random bits.
+//! What the examples share: the command line, the choice of a backend, lines and drawings in the
+//! terminal, pictures, random bits.
 
 pub mod backend;
 pub mod columns;
+pub mod flags;
 pub mod heatmap;
 pub mod picture;
+pub mod print;
 pub mod random;

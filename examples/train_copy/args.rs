@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, builder::RangedU64ValueParser};
-use mha_examples::backend::BackendName;
+use clap::{Args, Parser};
+use mha_examples::{
+    backend::BackendName,
+    flags::{from_1_to, learning_rate},
+};
 use serde::{Deserialize, Serialize};
 
 /// Trains a small transformer to copy random symbols, which only attention can do.
@@ -84,20 +87,7 @@ pub(crate) struct Hyperparameters {
     pub(crate) seed: u64,
 }
 
-fn from_1_to(most: u64) -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(1..=most)
-}
-
 fn percent(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| "not a number".to_string())?;
     if (0.0..=100.0).contains(&value) { Ok(value) } else { Err("not in 0..=100".to_string()) }
-}
-
-fn learning_rate(text: &str) -> Result<f64, String> {
-    let value: f64 = text.parse().map_err(|_| "not a number".to_string())?;
-    if value > 0.0 && value <= 1.0 {
-        Ok(value)
-    } else {
-        Err("not greater than 0 and at most 1".to_string())
-    }
 }

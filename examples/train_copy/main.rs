@@ -21,9 +21,9 @@ use std::{error::Error, process::ExitCode, time::Instant};
 
 use burn::{module::Module, tensor::backend::AutodiffBackend};
 use clap::Parser;
-use mha_examples::backend::Job;
+use mha_examples::{backend::Job, print::print_line};
 
-use crate::{args::Cli, checkpoint::FileFormat, renderer::print_line};
+use crate::{args::Cli, checkpoint::FileFormat};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();

@@ -1,10 +1,6 @@
 //! Progress as lines of text, for wherever `burn-train`'s dashboard has no terminal to draw on.
 
-use std::{
-    collections::HashMap,
-    io::{self, Write},
-    time::Instant,
-};
+use std::{collections::HashMap, time::Instant};
 
 use burn::train::{
     metric::{MetricDefinition, MetricId, NumericEntry},
@@ -13,6 +9,7 @@ use burn::train::{
         MetricsRendererEvaluation, MetricsRendererTraining, ProgressType, TrainingProgress,
     },
 };
+use mha_examples::print::print_line;
 
 use crate::epochs::Epochs;
 
@@ -98,11 +95,6 @@ impl MetricsRendererTraining for LineRenderer {
         ));
         self.valid.clear();
     }
-}
-
-/// `println!` would end the run with a panic when the reader of a pipe goes away.
-pub(crate) fn print_line(line: std::fmt::Arguments<'_>) {
-    let _ = writeln!(io::stdout(), "{line}");
 }
 
 impl MetricsRendererEvaluation for LineRenderer {

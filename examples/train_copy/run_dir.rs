@@ -5,9 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use mha_examples::print::print_line;
 use serde::{Deserialize, Serialize};
 
-use crate::{args::Hyperparameters, renderer::print_line};
+use crate::args::Hyperparameters;
 
 /// The directory `--out`.
 #[derive(Clone, Debug)]

@@ -13,6 +13,7 @@ use burn::{
         metric::{AccuracyMetric, IterationSpeedMetric, LearningRateMetric, LossMetric},
     },
 };
+use mha_examples::print::print_line;
 
 use crate::{
     args::{Cli, Hyperparameters},
@@ -21,7 +22,7 @@ use crate::{
     loader::CopyLoader,
     metric_log::ResumedMetricLogger,
     model::{CopyModel, ModelSizes},
-    renderer::{LineRenderer, print_line},
+    renderer::LineRenderer,
     run_dir::{RunConfig, RunDir},
     task::{CopyTask, Split},
 };

@@ -2,6 +2,8 @@
 
 mod data;
 mod flags;
+#[path = "../program/outcome.rs"]
+mod outcome;
 #[path = "../program/mod.rs"]
 mod program;
 mod resume;

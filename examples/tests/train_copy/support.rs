@@ -1,9 +1,8 @@
 //! Running the example as a user would, and reading what it leaves.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
 };
 
 use burn::{
@@ -13,7 +12,8 @@ use burn::{
     tensor::Tensor,
 };
 
-use crate::{model::ModelSizes, program::example, task::CopyTask};
+pub(crate) use crate::outcome::{fail, names, stdout, succeed};
+use crate::{model::ModelSizes, outcome, program::example, task::CopyTask};
 
 /// Sizes small enough that a run takes about a second, in four epochs of 5 steps.
 pub(crate) const TINY: [&str; 16] = [
@@ -37,12 +37,7 @@ pub(crate) const TINY: [&str; 16] = [
 
 /// A directory of this test's own, which does not exist yet.
 pub(crate) fn fresh_dir(name: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("train_copy").join(name);
-    if dir.exists() {
-        fs::remove_dir_all(&dir).unwrap();
-    }
-    fs::create_dir_all(dir.parent().unwrap()).unwrap();
-    dir
+    outcome::fresh_dir("train_copy", name)
 }
 
 /// The example with `args`; its output can be read.
@@ -57,26 +52,6 @@ pub(crate) fn tiny(dir: &Path, more: &[&str]) -> Command {
     let dir = dir.to_str().unwrap();
     let args: Vec<_> = TINY.iter().map(|arg| if arg.is_empty() { dir } else { arg }).collect();
     command(&[&args, more].concat())
-}
-
-/// Runs to the end and returns stdout; the run must succeed.
-pub(crate) fn succeed(mut command: Command) -> String {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    stdout(&output)
-}
-
-/// Runs to the end and returns stderr; the run must fail with status `code` and without a panic.
-pub(crate) fn fail(mut command: Command, code: i32) -> String {
-    let output = command.output().unwrap();
-    assert_eq!(output.status.code(), Some(code), "{output:?}");
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(!stderr.contains("panic"), "{stderr}");
-    stderr
-}
-
-pub(crate) fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
 }
 
 /// The bits of every parameter of the model that a [`TINY`] run saved.
@@ -100,13 +75,4 @@ impl ModuleVisitor<NdArray> for Bits {
         let values = param.val().into_data().into_vec::<f32>().unwrap();
         self.0.extend(values.into_iter().map(f32::to_bits));
     }
-}
-
-/// Names in `dir`, sorted; none when it is missing.
-pub(crate) fn names(dir: &Path) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
-    let mut names: Vec<_> =
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
 }

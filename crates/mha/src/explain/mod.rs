@@ -6,11 +6,11 @@ mod why;
 
 use std::fmt;
 
+use burn::nn::Linear;
 use burn::tensor::{Tensor, backend::Backend};
 
 use crate::attention::{Attention, Problem, Sizes, Stage, plain};
 use crate::module::linear;
-use crate::widths::Widths;
 use crate::{Error, MhaInput, MhaOutput, MultiHeadAttention, Position};
 use recorder::Recorder;
 pub use step::Step;
@@ -70,15 +70,16 @@ impl<B: Backend> MultiHeadAttention<B> {
         call.options.lse = true;
         let sizes = call.sizes;
         let mut steps = Vec::new();
-        let widths = self.settings.widths;
 
         let [query, key, value] = self.project(query, key, value);
-        steps.extend(projected(&widths, &sizes, &query, &key, &value));
+        steps.extend(self.projected(&sizes, [&query, &key, &value]));
         let [query, key, value] = self.split_heads(query, key, value);
-        steps.push(Step::of("split", "Q, one slice of features per head", &query));
-        let placed = [query.clone(), key.clone()];
+        for (symbol, heads) in [("Q", &query), ("K", &key), ("V", &value)] {
+            steps.push(Step::of("split", symbol, "a slice of features per head", heads));
+        }
+        let split = [query.clone(), key.clone()];
         let [query, key, value] = self.place(query, key, value, &call, None);
-        steps.extend(self.placed(placed, &query, &key));
+        steps.extend(self.placed(split, [&query, &key]));
 
         let problem = Problem::new(query, key, value, &call.options)?;
         let mut recorder = Recorder::default();
@@ -86,19 +87,19 @@ impl<B: Backend> MultiHeadAttention<B> {
         let lse = lse.expect("it was asked for");
         steps.extend(recorder.steps(&problem));
         let pairs = (sizes.batch * sizes.n_heads * sizes.seq_q * problem.n_keys()) as u64;
-        let step = Step::of("attend", "context = weights V, head by head", &context);
+        let step = Step::of("attend", "C", "P V, head by head", &context);
         steps.push(step.with_flops(2 * pairs * sizes.value_dim as u64));
 
-        let gated = self.gated(context.clone(), tokens);
+        let context = self.gated(context, tokens);
         if self.gate.is_some() {
-            let step = Step::of("gate", "context · sigmoid(x W_gate)", &gated);
-            steps.push(step.with_flops(gated.shape().num_elements() as u64));
+            steps.push(Step::of("gate", "C", "C · sigmoid(X W_gate)", &context));
         }
-        let merged = self.merge_heads(gated);
-        steps.push(Step::of("merge", "the heads side by side", &merged));
+        let merged = self.merge_heads(context);
+        steps.push(Step::of("merge", "C", "the heads side by side", &merged));
         let context = linear(&self.output, merged);
-        let [d_input, d_output] = widths.projections()[3];
-        let step = Step::of("project out", "Y = context W_O + b", &context);
+        let [d_input, d_output] = self.settings.widths.projections()[3];
+        let formula = product("C W_O", &self.output);
+        let step = Step::of("project out", "Y", formula, &context);
         let rows = (sizes.batch * sizes.seq_q) as u64;
         steps.push(step.with_flops(2 * rows * (d_input * d_output) as u64));
 
@@ -109,44 +110,42 @@ impl<B: Backend> MultiHeadAttention<B> {
         Ok(Explanation { steps, masked_share, path, reason, output, problem, recorder, lse })
     }
 
+    fn projected(&self, sizes: &Sizes, [query, key, value]: [&Tensor<B, 3>; 3]) -> [Step; 3] {
+        let flops = |seq: usize, [d_input, d_output]: [usize; 2]| {
+            2 * (sizes.batch * seq) as u64 * (d_input * d_output) as u64
+        };
+        let [q, k, v, _] = self.settings.widths.projections();
+        [
+            Step::of("project", "Q", product("X W_Q", &self.query), query)
+                .with_flops(flops(sizes.seq_q, q)),
+            Step::of("project", "K", product("X W_K", &self.key), key)
+                .with_flops(flops(sizes.seq_k, k)),
+            Step::of("project", "V", product("X W_V", &self.value), value)
+                .with_flops(flops(sizes.seq_k, v)),
+        ]
+    }
+
     /// What changed queries and keys between split and attend.
-    fn placed(
-        &self,
-        [query, key]: [Tensor<B, 4>; 2],
-        to_query: &Tensor<B, 4>,
-        to_key: &Tensor<B, 4>,
-    ) -> Vec<Step> {
+    fn placed(&self, split: [Tensor<B, 4>; 2], placed: [&Tensor<B, 4>; 2]) -> Vec<Step> {
+        let norms = [&self.query_norm, &self.key_norm];
+        let turns = matches!(self.settings.position, Position::Rotary(_));
         let mut steps = Vec::new();
-        let (mut last_query, mut last_key) = (query, key);
-        if let (Some(norm_q), Some(norm_k)) = (&self.query_norm, &self.key_norm) {
-            (last_query, last_key) = (norm_q.forward(last_query), norm_k.forward(last_key));
-            steps.push(Step::of("normalize", "Q, each head to unit size", &last_query));
-            steps.push(Step::of("normalize", "K, each head to unit size", &last_key));
+        for ((symbol, split), norm) in ["Q", "K"].into_iter().zip(split).zip(norms) {
+            if let Some(norm) = norm {
+                let normed = norm.forward(split);
+                steps.push(Step::of("normalize", symbol, "each head to one size", &normed));
+            }
         }
-        if matches!(self.settings.position, Position::Rotary(_)) {
-            steps.push(Step::of("rotate", "Q, by position · frequency", to_query));
-            steps.push(Step::of("rotate", "K, by position · frequency", to_key));
+        for (symbol, placed) in ["Q", "K"].into_iter().zip(placed).filter(|_| turns) {
+            steps.push(Step::of("rotate", symbol, "by position · frequency", placed));
         }
         steps
     }
 }
 
-fn projected<B: Backend>(
-    widths: &Widths,
-    sizes: &Sizes,
-    query: &Tensor<B, 3>,
-    key: &Tensor<B, 3>,
-    value: &Tensor<B, 3>,
-) -> [Step; 3] {
-    let flops = |seq: usize, [d_input, d_output]: [usize; 2]| {
-        2 * (sizes.batch * seq) as u64 * (d_input * d_output) as u64
-    };
-    let [q, k, v, _] = widths.projections();
-    [
-        Step::of("project", "Q = X W_Q + b", query).with_flops(flops(sizes.seq_q, q)),
-        Step::of("project", "K = X W_K + b", key).with_flops(flops(sizes.seq_k, k)),
-        Step::of("project", "V = X W_V + b", value).with_flops(flops(sizes.seq_k, v)),
-    ]
+/// The formula of a projection, with its bias if it has one.
+fn product<B: Backend>(formula: &str, layer: &Linear<B>) -> String {
+    if layer.bias.is_some() { format!("{formula} + b") } else { formula.to_string() }
 }
 
 fn masked_share<B: Backend>(problem: &Problem<B>) -> f64 {

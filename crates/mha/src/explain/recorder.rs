@@ -45,33 +45,33 @@ impl<B: Backend> Recorder<B> {
         let options = &problem.options;
         let products = 2 * (batch * n_heads * seq_q * problem.n_keys() * head_dim) as u64;
         let step = |(stage, tensor): &(Stage, Tensor<B, 4>)| match stage {
-            Stage::Raw => Step::of("scores", "Q Kᵀ", tensor).with_flops(products),
+            Stage::Raw => Step::of("scores", "S", "Q Kᵀ", tensor).with_flops(products),
             Stage::Scaled => {
                 let scale = match options.scale {
-                    Some(scale) => format!("scores · {scale}"),
-                    None => format!("scores / √{head_dim}"),
+                    Some(scale) => format!("S · {scale}"),
+                    None => format!("S / √{head_dim}"),
                 };
-                Step::of("scale", scale, tensor)
+                Step::of("scale", "S", scale, tensor)
             }
             Stage::Capped => {
                 let cap = options.softcap.unwrap_or(f64::NAN);
-                Step::of("softcap", format!("{cap} · tanh(scores / {cap})"), tensor)
+                Step::of("softcap", "S", format!("{cap} · tanh(S / {cap})"), tensor)
             }
-            Stage::Bias("ALiBi") => Step::of("ALiBi", "-slope · |distance|", tensor),
-            Stage::Bias("T5") => Step::of("T5", "table[bucket(distance)]", tensor),
-            Stage::Bias(name) => Step::of(name, "given by the caller", tensor),
-            Stage::Biased => Step::of("biased", "scores + every bias", tensor),
+            Stage::Bias("ALiBi") => Step::of("ALiBi", "B", "-slope · |distance|", tensor),
+            Stage::Bias("T5") => Step::of("T5", "B", "table[bucket(distance)]", tensor),
+            Stage::Bias(name) => Step::of(name, "B", "given by the caller", tensor),
+            Stage::Biased => Step::of("biased", "S", "S + B", tensor),
             Stage::Weights => {
                 let sink = options.sink.logits(&tensor.device(), tensor.dtype());
                 let formula = match sink {
-                    Some(_) => "e^s / (e^sink + Σ e^s), 0 where hidden",
-                    None => "softmax(scores), 0 where hidden",
+                    Some(_) => "e^S / (e^sink + Σ e^S), 0 where hidden",
+                    None => "softmax(S), 0 where hidden",
                 };
-                Step::of("weights", formula, tensor)
+                Step::of("weights", "P", formula, tensor)
             }
             Stage::Dropped => {
                 let p = options.dropout.probability;
-                Step::of("dropout", format!("weights / {:.3} or 0", 1.0 - p), tensor)
+                Step::of("dropout", "P", format!("P / {:.3} or 0", 1.0 - p), tensor)
             }
         };
         self.stages.iter().map(step).collect()

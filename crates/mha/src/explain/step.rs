@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::{DType, Tensor, TensorData, backend::Backend};
 
 /// One step of a call.
 ///
@@ -24,23 +24,27 @@ use burn::tensor::{Tensor, backend::Backend};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Step {
-    /// What is done.
+    /// What is done: `project`, `split`, `scores`, `weights`, ...
     pub name: &'static str,
-    /// How, and what comes out.
+    /// What comes out: `Q`, `K`, `V`, `S`, `P`, ...
+    pub symbol: &'static str,
+    /// How it is made.
     pub formula: String,
-    /// The shape of the result.
+    /// The result.
+    pub data: TensorData,
+    /// Its shape.
     pub shape: Vec<usize>,
-    /// The element type of the result.
-    pub dtype: String,
-    /// The smallest number of the result that is not NaN; +∞ if there is none.
+    /// Its element type.
+    pub dtype: DType,
+    /// Its smallest number that is not NaN; +∞ if there is none.
     pub min: f64,
-    /// The largest number of the result that is not NaN; -∞ if there is none.
+    /// Its largest number that is not NaN; -∞ if there is none.
     pub max: f64,
-    /// How many numbers of the result are NaN.
+    /// How many of its numbers are NaN.
     pub nan: usize,
-    /// Floating-point operations of its products.
+    /// Floating-point operations of the products that made it.
     pub flops: u64,
-    /// Bytes of the result.
+    /// Its bytes.
     pub bytes: u64,
 }
 
@@ -48,28 +52,29 @@ impl Step {
     /// A step with this result, which is read from the device.
     pub(super) fn of<B: Backend, const D: usize>(
         name: &'static str,
+        symbol: &'static str,
         formula: impl Into<String>,
         result: &Tensor<B, D>,
     ) -> Self {
-        let dtype = result.dtype();
-        let mut step = Self {
-            name,
-            formula: formula.into(),
-            shape: result.dims().to_vec(),
-            dtype: format!("{dtype:?}"),
-            min: f64::INFINITY,
-            max: f64::NEG_INFINITY,
-            nan: 0,
-            flops: 0,
-            bytes: (result.shape().num_elements() * dtype.size()) as u64,
+        let (shape, dtype) = (result.dims(), result.dtype());
+        let count: usize = shape.iter().product();
+        let data = match count {
+            0 => TensorData::new(Vec::<f32>::new(), shape), // Burn's backends refuse to read none
+            _ => result.to_data(),
         };
-        if result.shape().num_elements() > 0 {
-            for x in result.to_data().iter::<f64>() {
-                step.nan += usize::from(x.is_nan());
-                (step.min, step.max) = (step.min.min(x), step.max.max(x)); // both skip NaN
-            }
+        let (mut min, mut max, mut nan) = (f64::INFINITY, f64::NEG_INFINITY, 0);
+        for x in data.iter::<f64>() {
+            nan += usize::from(x.is_nan());
+            (min, max) = (min.min(x), max.max(x)); // both skip NaN
         }
-        step
+        let (formula, bytes) = (formula.into(), (count * dtype.size()) as u64);
+        let shape = shape.to_vec();
+        Self { name, symbol, formula, data, shape, dtype, min, max, nan, flops: 0, bytes }
+    }
+
+    /// The numbers of the result, row by row.
+    pub fn values(&self) -> Vec<f64> {
+        self.data.iter().collect()
     }
 
     pub(super) fn with_flops(mut self, flops: u64) -> Self {
@@ -80,16 +85,16 @@ impl Step {
 
 /// The steps as a table, a line each.
 pub(super) fn table(f: &mut fmt::Formatter<'_>, steps: &[Step]) -> fmt::Result {
-    let head = ["step", "formula", "shape", "type", "min", "max", "NaN", "MFLOP"];
-    let lines: Vec<[String; 8]> = steps.iter().map(line).collect();
-    let widths: [usize; 8] = std::array::from_fn(|column| {
+    let head = ["step", "", "formula", "shape", "type", "min", "max", "NaN", "MFLOP"];
+    let lines: Vec<[String; 9]> = steps.iter().map(line).collect();
+    let widths: [usize; 9] = std::array::from_fn(|column| {
         let cells = lines.iter().map(|line| line[column].chars().count());
         cells.chain([head[column].len()]).max().unwrap_or(0)
     });
-    let mut write = |cells: [&str; 8]| {
+    let mut write = |cells: [&str; 9]| {
         let cells = cells.iter().zip(widths).enumerate().map(|(column, (cell, width))| {
             let fill = " ".repeat(width - cell.chars().count());
-            if column < 4 { format!("{cell}{fill}") } else { format!("{fill}{cell}") }
+            if column < 5 { format!("{cell}{fill}") } else { format!("{fill}{cell}") }
         });
         writeln!(f, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())
     };
@@ -97,12 +102,13 @@ pub(super) fn table(f: &mut fmt::Formatter<'_>, steps: &[Step]) -> fmt::Result {
     lines.iter().try_for_each(|line| write(line.each_ref().map(String::as_str)))
 }
 
-fn line(step: &Step) -> [String; 8] {
+fn line(step: &Step) -> [String; 9] {
     [
         step.name.to_string(),
+        step.symbol.to_string(),
         step.formula.clone(),
         format!("{:?}", step.shape),
-        step.dtype.clone(),
+        format!("{:?}", step.dtype),
         format!("{:.3}", step.min),
         format!("{:.3}", step.max),
         step.nan.to_string(),
