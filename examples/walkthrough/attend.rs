@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use burn::tensor::Tensor;
 use burn::tensor::activation::softmax;
 use burn::tensor::backend::Backend;
-use mha::AttentionOptions;
+use mha::Step;
 use mha_examples::heatmap::{self, Heatmap};
 
 use crate::show::{self, MAX_HEADS, heading, shape};
@@ -16,16 +16,17 @@ use crate::tensors::{largest, values};
 pub(crate) struct Attended<B: Backend> {
     /// `[1, n_heads, seq, seq]`
     pub(crate) weights: Tensor<B, 4>,
-    /// `[1, seq, n_heads, head_dim]`
-    pub(crate) context: Tensor<B, 4>,
     /// The shape of one head's context, as printed.
     pub(crate) one_head: String,
 }
 
-/// Attends in both ways; `q`, `k` and `v` are `[1, seq, n_heads, head_dim]`.
+/// Attends head by head, beside what the layer's step gave at once; `q`, `k` and `v` are `[1, seq,
+/// n_heads, head_dim]`.
 pub(crate) fn attend<B: Backend>(
     out: &mut impl Write,
     [q, k, v]: [Tensor<B, 4>; 3],
+    at_once: &Step,
+    at_once_weights: &Step,
     tokens: &[String],
 ) -> io::Result<Attended<B>> {
     let [_, _, n_heads, head_dim] = q.dims();
@@ -36,19 +37,19 @@ pub(crate) fn attend<B: Backend>(
     let weights: Tensor<B, 4> = Tensor::stack(weights, 1);
     let context: Tensor<B, 4> = Tensor::stack(contexts, 2);
 
-    let at_once = mha::attention(q, k, v, &AttentionOptions::default().return_weights());
-    let at_once_weights = at_once.weights.expect("the weights were asked for");
+    let tensor = |step: &Step| Tensor::<B, 4>::from_data(step.data.clone(), &q.device());
+    let (at_once, at_once_weights) = (tensor(at_once), tensor(at_once_weights));
 
     heading(out, "3. attend", &format!("per head {one_head} → {one_weights} → {one_head}"))?;
-    writeln!(out, "  weights = softmax(Q Kᵀ / √{head_dim})    context = weights V")?;
+    writeln!(out, "  P = softmax(Q Kᵀ / √{head_dim})    C = P V")?;
     writeln!(out, "  a row per query, a column per key; in percent, 100 to a row")?;
     writeln!(out, "  (W_Q and W_K are random here; training would give the pattern a meaning)\n")?;
     maps(out, &at_once_weights, tokens)?;
 
     let weights_difference = values(&(weights - at_once_weights.clone()));
-    let context_difference = values(&(context.clone() - at_once.context.clone()));
+    let context_difference = values(&(context.clone() - at_once.clone()));
     let difference = largest(weights_difference.into_iter().chain(context_difference));
-    let [stacked, together] = [&context, &at_once.context].map(shape);
+    let [stacked, together] = [&context, &at_once].map(shape);
     writeln!(out, "\n  head by head, then stacked  {stacked}")?;
     writeln!(
         out,
@@ -56,7 +57,7 @@ pub(crate) fn attend<B: Backend>(
         show::scientific(difference)
     )?;
 
-    Ok(Attended { weights: at_once_weights, context: at_once.context, one_head })
+    Ok(Attended { weights: at_once_weights, one_head })
 }
 
 /// One head on its own, as the textbook has it; `q`, `k` and `v` are `[1, seq, head_dim]`.

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use burn::tensor::Tensor;
 use burn::tensor::backend::Backend;
+use mha::Explanation;
 use mha_examples::columns::{display_width, pad_right};
 
 /// Columns of the terminal that the page takes.
@@ -25,8 +26,29 @@ pub(crate) fn heading(out: &mut impl Write, title: &str, shapes: &str) -> io::Re
 
 /// The shape of a batch of one without the batch: `(7, 2, 4)`.
 pub(crate) fn shape<B: Backend, const D: usize>(tensor: &Tensor<B, D>) -> String {
-    let sizes: Vec<_> = tensor.dims()[1..].iter().map(usize::to_string).collect();
+    without_batch(&tensor.dims())
+}
+
+/// A shape without its first axis, the batch of one.
+pub(crate) fn without_batch(shape: &[usize]) -> String {
+    let sizes: Vec<_> = shape[1..].iter().map(usize::to_string).collect();
     format!("({})", sizes.join(", "))
+}
+
+/// Every step of a call, a line each, and what the call took.
+pub(crate) fn table<B: Backend>(
+    out: &mut impl Write,
+    explanation: &Explanation<B>,
+) -> io::Result<()> {
+    writeln!(out, "  step         result                    shape           min      max    FLOP")?;
+    for step in &explanation.steps {
+        let what = pad_right(&format!("{} = {}", step.symbol, step.formula), 26);
+        let shape = without_batch(&step.shape);
+        let (min, max, flops) = (step.min, step.max, step.flops);
+        writeln!(out, "  {:<13}{what}{shape:<11}{min:>8.3} {max:>8.3} {flops:>7}", step.name)?;
+    }
+    let (flops, bytes) = (explanation.flops(), explanation.bytes());
+    writeln!(out, "  in all {flops} FLOP and {bytes} bytes; path: {}", explanation.path)
 }
 
 /// A line of numbers after a label.

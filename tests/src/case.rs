@@ -175,7 +175,7 @@ impl Case {
     }
 
     /// Whether some mask hides a pair of the call.
-    fn hides(&self) -> impl Fn([usize; 4]) -> bool + use<'_> {
+    pub fn hides(&self) -> impl Fn([usize; 4]) -> bool + use<'_> {
         let pad = self.pad.map(|mask| (mask.dims, mask.values()));
         let attn = self.attn.map(|mask| (mask.dims, mask.values()));
         let heads = self.heads.map(|mask| (mask.dims, mask.values()));

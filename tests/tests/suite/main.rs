@@ -9,6 +9,7 @@ mod dropout;
 mod each_other;
 mod empty;
 mod errors;
+mod explain;
 mod golden;
 mod half;
 mod import;

@@ -75,7 +75,7 @@ impl<B: Backend> MultiHeadAttention<B> {
         steps.extend(self.projected(&sizes, [&query, &key, &value]));
         let [query, key, value] = self.split_heads(query, key, value);
         for (symbol, heads) in [("Q", &query), ("K", &key), ("V", &value)] {
-            steps.push(Step::of("split", symbol, "a slice of features per head", heads));
+            steps.push(Step::of("split", symbol, "a slice for each head", heads));
         }
         let split = [query.clone(), key.clone()];
         let [query, key, value] = self.place(query, key, value, &call, None);
@@ -95,7 +95,7 @@ impl<B: Backend> MultiHeadAttention<B> {
             steps.push(Step::of("gate", "C", "C · sigmoid(X W_gate)", &context));
         }
         let merged = self.merge_heads(context);
-        steps.push(Step::of("merge", "C", "the heads side by side", &merged));
+        steps.push(Step::of("merge", "C", "heads side by side", &merged));
         let context = linear(&self.output, merged);
         let [d_input, d_output] = self.settings.widths.projections()[3];
         let formula = product("C W_O", &self.output);

@@ -64,8 +64,8 @@ impl<B: Backend> Recorder<B> {
             Stage::Weights => {
                 let sink = options.sink.logits(&tensor.device(), tensor.dtype());
                 let formula = match sink {
-                    Some(_) => "e^S / (e^sink + Σ e^S), 0 where hidden",
-                    None => "softmax(S), 0 where hidden",
+                    Some(_) => "e^S / (e^sink + Σ e^S)",
+                    None => "softmax(S)",
                 };
                 Step::of("weights", "P", formula, tensor)
             }
@@ -74,7 +74,9 @@ impl<B: Backend> Recorder<B> {
                 Step::of("dropout", "P", format!("P / {:.3} or 0", 1.0 - p), tensor)
             }
         };
-        self.stages.iter().map(step).collect()
+        let biased = self.stages.iter().any(|(stage, _)| matches!(stage, Stage::Bias(_)));
+        let told = |(stage, _): &&(Stage, _)| biased || *stage != Stage::Biased;
+        self.stages.iter().filter(told).map(step).collect()
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use burn::tensor::{Bool, Int, Tensor, TensorData, backend::Backend};
+use burn::tensor::{Bool, Tensor, backend::Backend};
 use serde::{Deserialize, Serialize};
 
 use super::frame::Frame;
+use super::part::select;
 use crate::Error;
 
 /// A Boolean for each pair of query and key, as [`Mask::block`](super::Mask::block) and
@@ -138,12 +139,7 @@ impl<B: Backend> DenseMask<B> {
     pub(super) fn rows(&self, frame: &Frame) -> Tensor<B, 4, Bool> {
         let hidden = self.hidden.clone();
         match &frame.rows {
-            Some(rows) if hidden.dims()[2] != 1 => {
-                let rows: Vec<i64> = rows.iter().map(|&row| row as i64).collect();
-                let data = TensorData::new(rows, [frame.n_rows()]);
-                let rows = Tensor::<B, 1, Int>::from_data(data, &hidden.device());
-                hidden.select(2, rows)
-            }
+            Some(rows) if hidden.dims()[2] != 1 => select(hidden, 2, rows),
             _ => hidden,
         }
     }
@@ -192,6 +188,8 @@ impl HostMask {
 #[cfg(test)]
 mod tests {
     use burn::backend::NdArray;
+
+    use burn::tensor::TensorData;
 
     use super::*;
 

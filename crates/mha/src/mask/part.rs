@@ -1,18 +1,15 @@
 //! A mask for a part of a call's heads or queries.
 
-use burn::tensor::{Int, Tensor, backend::Backend};
+use burn::tensor::{Bool, Int, Tensor, backend::Backend};
 
 use super::Mask;
 
 impl<B: Backend> Mask<B> {
     /// The mask of these heads alone.
     pub(crate) fn pick_heads(mut self, heads: &[usize]) -> Self {
-        let index: Vec<i32> = heads.iter().map(|&head| head as i32).collect();
         for mask in &mut self.dense {
             if mask.hidden.dims()[1] != 1 {
-                let device = mask.hidden.device();
-                let index = Tensor::<B, 1, Int>::from_ints(index.as_slice(), &device);
-                mask.hidden = mask.hidden.clone().select(1, index);
+                mask.hidden = select(mask.hidden.clone(), 1, heads);
             }
         }
         self
@@ -28,4 +25,16 @@ impl<B: Backend> Mask<B> {
         }
         self
     }
+}
+
+/// Some places of an axis. Through integers: Flex 0.21 gives selected Booleans a type of its own,
+/// which it then refuses to put beside others.
+pub(super) fn select<B: Backend>(
+    hidden: Tensor<B, 4, Bool>,
+    axis: usize,
+    places: &[usize],
+) -> Tensor<B, 4, Bool> {
+    let places: Vec<i32> = places.iter().map(|&place| place as i32).collect();
+    let index = Tensor::<B, 1, Int>::from_ints(places.as_slice(), &hidden.device());
+    hidden.int().select(axis, index).bool()
 }
