@@ -1,6 +1,6 @@
 //! One call of a module, checked before anything is computed.
 
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::{Tensor, TensorData, backend::Backend};
 
 use crate::attention::plain::at_least_f32;
 use crate::attention::{AttentionOptions, Masking, SinkInput, Sizes, check::like, fill};
@@ -21,6 +21,7 @@ pub(crate) struct Call<B: Backend> {
     pub(crate) sizes: Sizes,
     query_positions: Option<Positions>,
     key_positions: Option<Positions>,
+    query_lengths: Option<Vec<usize>>,
     plan: Option<Plan>,
 }
 
@@ -53,6 +54,9 @@ impl<B: Backend> MultiHeadAttention<B> {
         }
         options.check(&sizes, "query", &query)?;
         self.check_positions(&input, &new, cache)?;
+        if let Some(lengths) = &input.query_lengths {
+            check_lengths("query_lengths", lengths, new.batch, new.seq_q)?;
+        }
 
         let call = Call {
             options,
@@ -60,6 +64,7 @@ impl<B: Backend> MultiHeadAttention<B> {
             sizes,
             query_positions: input.query_positions,
             key_positions: input.key_positions,
+            query_lengths: input.query_lengths,
             plan,
         };
         let [key, value] = self.zero_hidden_keys([key, value], &call);
@@ -322,7 +327,34 @@ struct Lists {
     length: usize,
 }
 
+fn check_lengths(
+    name: &'static str,
+    lengths: &[usize],
+    batch: usize,
+    seq: usize,
+) -> Result<(), Error> {
+    if lengths.len() == batch && lengths.iter().all(|&length| length <= seq) {
+        return Ok(());
+    }
+    let expected = format!("be {batch} (batch) numbers of at most {seq}");
+    Err(Error::value(name, expected, format!("{lengths:?}")))
+}
+
 impl<B: Backend> Call<B> {
+    /// The output `[batch, seq_q, d_output]` with zeros for queries that are padding.
+    pub(crate) fn without_padding(&self, output: Tensor<B, 3>) -> Tensor<B, 3> {
+        let [batch, seq_q, _] = output.dims();
+        match &self.query_lengths {
+            Some(lengths) if batch * seq_q > 0 => {
+                let padding =
+                    lengths.iter().flat_map(|&length| (0..seq_q).map(move |i| i >= length));
+                let padding = TensorData::new(padding.collect::<Vec<bool>>(), [batch, seq_q, 1]);
+                fill(output.clone(), Tensor::from_data(padding, &output.device()), 0.0)
+            }
+            _ => output,
+        }
+    }
+
     /// The positions of a call that brings `n` keys.
     fn positions(&self, n: usize) -> Lists {
         let frame = self.options.frame(&self.sizes);

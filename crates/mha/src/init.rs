@@ -31,7 +31,8 @@ pub enum MhaInitializer {
     BurnNn,
     /// As `torch.nn.MultiheadAttention`: where query, key and value take tokens of one width, their
     /// weights are one stacked matrix to Xavier's rule, so uniform in ±√(6 / (d_in + d_out)) with
-    /// the d_out of all three; elsewhere each is a matrix of its own. The output weight is uniform
+    /// the d_out of all three; elsewhere each is a matrix of its own. For 64 features the bound is
+    /// 0.153093 in the stacked matrix and 0.216506 in one of its own. The output weight is uniform
     /// in ±1/√d_in; biases are 0.
     PyTorch,
     /// As GPT-2: every weight normal with standard deviation 0.02, that of the output projection

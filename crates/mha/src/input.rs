@@ -38,6 +38,7 @@ pub struct MhaInput<B: Backend> {
     pub(crate) query_positions: Option<Positions>,
     pub(crate) key_positions: Option<Positions>,
     pub(crate) new_lengths: Option<Vec<usize>>,
+    pub(crate) query_lengths: Option<Vec<usize>>,
     pub(crate) weights: Weights,
 }
 
@@ -138,6 +139,7 @@ impl<B: Backend> MhaInput<B> {
             query_positions: None,
             key_positions: None,
             new_lengths: None,
+            query_lengths: None,
             weights: Weights::default(),
         }
     }
@@ -222,6 +224,13 @@ impl<B: Backend> MhaInput<B> {
     /// are not kept, and the entry goes on behind its last true token.
     pub fn new_lengths(mut self, lengths: Vec<usize>) -> Self {
         self.new_lengths = Some(lengths);
+        self
+    }
+
+    /// Says how many queries of each entry are true: the outputs of the others, padding on the right,
+    /// are 0. Without it they are whatever those queries attend to.
+    pub fn query_lengths(mut self, lengths: Vec<usize>) -> Self {
+        self.query_lengths = Some(lengths);
         self
     }
 

@@ -143,6 +143,7 @@ impl<B: Backend> MultiHeadAttention<B> {
         let context = self.merge_heads(self.gated(context, tokens)); //                [batch, seq_q, n_heads * value_dim]
         let context = linear(&self.output, context); //                                [batch, seq_q, d_output]
 
+        let context = call.without_padding(context);
         let weights = weights.map(|weights| call.weights.over_heads(weights));
         Ok(MhaOutput { context, weights, lse })
     }

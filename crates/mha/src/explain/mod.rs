@@ -96,7 +96,7 @@ impl<B: Backend> MultiHeadAttention<B> {
         }
         let merged = self.merge_heads(context);
         steps.push(Step::of("merge", "C", "heads side by side", &merged));
-        let context = linear(&self.output, merged);
+        let context = call.without_padding(linear(&self.output, merged));
         let [d_input, d_output] = self.settings.widths.projections()[3];
         let formula = product("C W_O", &self.output);
         let step = Step::of("project out", "Y", formula, &context);
