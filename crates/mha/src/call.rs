@@ -2,27 +2,27 @@
 
 use burn::tensor::{Tensor, TensorData, backend::Backend};
 
-use crate::attention::plain::at_least_f32;
-use crate::attention::{AttentionOptions, Masking, SinkInput, Sizes, check::like, fill};
+use crate::attention::check::{self, like};
+use crate::attention::{AttentionOptions, Masking, SinkInput, Sizes, fill};
 use crate::cache::Plan;
 use crate::error::check_shape;
-use crate::mask::{Mask, Offset};
-use crate::norm::HeadNorm;
+use crate::mask::Mask;
 use crate::widths::Widths;
-use crate::{
-    Error, KvCache, MhaInput, MultiHeadAttention, Position, Positions, Rotary, Sink, Weights,
-};
+use crate::{Error, KvCache, MhaInput, MultiHeadAttention, Position, Positions, Sink, Weights};
 
 /// What a call asks for besides its tokens.
 #[derive(Debug)]
 pub(crate) struct Call<B: Backend> {
     pub(crate) options: AttentionOptions<B>,
     pub(crate) weights: Weights,
+    /// Of the whole call, with the keys of a cache.
     pub(crate) sizes: Sizes,
-    query_positions: Option<Positions>,
-    key_positions: Option<Positions>,
+    /// Keys that the call brings.
+    pub(crate) new_keys: usize,
+    pub(crate) query_positions: Option<Positions>,
+    pub(crate) key_positions: Option<Positions>,
     query_lengths: Option<Vec<usize>>,
-    plan: Option<Plan>,
+    pub(crate) plan: Option<Plan>,
 }
 
 impl<B: Backend> MultiHeadAttention<B> {
@@ -39,7 +39,7 @@ impl<B: Backend> MultiHeadAttention<B> {
             return Err(Error::value("new_lengths", "be given with a cache", "a call without one"));
         }
         let plan = match cache {
-            Some(cache) => Some(cache.plan(&new, input.new_lengths.as_deref())?),
+            Some(cache) => Some(cache.plan(&new, &query, input.new_lengths.as_deref())?),
             None => None,
         };
         let mut sizes = new;
@@ -55,13 +55,14 @@ impl<B: Backend> MultiHeadAttention<B> {
         options.check(&sizes, "query", &query)?;
         self.check_positions(&input, &new, cache)?;
         if let Some(lengths) = &input.query_lengths {
-            check_lengths("query_lengths", lengths, new.batch, new.seq_q)?;
+            check::lengths("query_lengths", lengths, new.batch, (new.seq_q, "queries"))?;
         }
 
         let call = Call {
             options,
             weights: input.weights,
             sizes,
+            new_keys: new.seq_k,
             query_positions: input.query_positions,
             key_positions: input.key_positions,
             query_lengths: input.query_lengths,
@@ -69,6 +70,14 @@ impl<B: Backend> MultiHeadAttention<B> {
         };
         let [key, value] = self.zero_hidden_keys([key, value], &call);
         Ok((call, [query, key, value]))
+    }
+
+    /// Checks the call as one without a cache.
+    pub(crate) fn check_whole(&self, input: &MhaInput<B>) -> Result<(), Error> {
+        let [query, key, value] = self.tokens(input, None)?;
+        let sizes = self.new_sizes(&query, &key, &value)?;
+        self.options(input)?.check(&sizes, "query", &query)?;
+        self.check_positions(input, &sizes, None)
     }
 
     fn tokens(
@@ -175,6 +184,10 @@ impl<B: Backend> MultiHeadAttention<B> {
                 let expected = "be given to a module with rotary positions";
                 return Err(Error::value(name, expected, "a module without"));
             };
+            if name == "key_positions" && cache.is_some_and(KvCache::is_memory) {
+                let expected = "be left out: the cache holds the keys of the memory";
+                return Err(Error::value(name, expected, "positions"));
+            }
             if cache.is_some() && rotary.depends_on_length() {
                 let expected = "be left out with a cache and a scaling that depends on the length";
                 return Err(Error::value(name, expected, "positions"));
@@ -199,86 +212,6 @@ impl<B: Backend> MultiHeadAttention<B> {
             }
             None => memory,
         }
-    }
-
-    /// Between split and attend: norms, positions, and the keys and values of the cache.
-    pub(crate) fn place(
-        &self,
-        query: Tensor<B, 4>,
-        key: Tensor<B, 4>,
-        value: Tensor<B, 4>,
-        call: &Call<B>,
-        cache: Option<&mut KvCache<B>>,
-    ) -> [Tensor<B, 4>; 3] {
-        let norm = |norm: &Option<HeadNorm<B>>, heads| match norm {
-            Some(norm) => norm.forward(heads),
-            None => heads,
-        };
-        let (query, key) = (norm(&self.query_norm, query), norm(&self.key_norm, key));
-        let rotary = match &self.settings.position {
-            Position::Rotary(rotary) => Some(rotary),
-            _ => None,
-        };
-        let late = rotary.is_some_and(Rotary::depends_on_length);
-        let [_, n, ..] = key.dims();
-        let lists = rotary.map(|_| call.positions(n));
-        let rotate = |heads: Tensor<B, 4>, positions: fn(&Lists) -> &Vec<Vec<i64>>| {
-            let (Some(rotary), Some(lists)) = (rotary, &lists) else { return heads };
-            let (device, dtype) = (heads.device(), at_least_f32(heads.dtype()));
-            let positions = positions(lists);
-            let table = rotary.table(self.head_dim(), positions, lists.length, dtype, &device);
-            table.rotate(rotary.layout, heads)
-        };
-        let query = rotate(query, |lists| &lists.query);
-        // A key is rotated once, before it is stored, unless later tokens change its angle.
-        let key = if late { key } else { rotate(key, |lists| &lists.new_key) };
-        let [key, value] = match (cache, &call.plan) {
-            (Some(cache), Some(plan)) => cache.extend(plan, key, value),
-            _ => [key, value],
-        };
-        let key = if late { rotate(key, |lists| &lists.all_keys) } else { key };
-        [query, key, value]
-    }
-
-    /// A memory's keys and values, projected once, for cross-attention with
-    /// [`MhaInput::query`](crate::MhaInput::query).
-    ///
-    /// # Shapes
-    ///
-    /// - key: `[batch, seq_k, d_key]`; value: `[batch, seq_k, d_value]`
-    ///
-    /// # Errors
-    ///
-    /// When a shape, an element type or a device does not fit.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use burn::backend::NdArray;
-    /// use burn::tensor::{Distribution, Tensor};
-    /// use mha::{MhaInput, MultiHeadAttentionConfig};
-    ///
-    /// let device = Default::default();
-    /// let attention = MultiHeadAttentionConfig::new(8, 2).init::<NdArray>(&device);
-    /// let memory = Tensor::random([2, 7, 8], Distribution::Default, &device);
-    /// let mut cache = attention.cache_memory(memory.clone(), memory).unwrap();
-    /// let query = Tensor::random([2, 1, 8], Distribution::Default, &device);
-    /// let out = attention.forward_cached(MhaInput::query(query), &mut cache);
-    /// assert_eq!(out.context.dims(), [2, 1, 8]);
-    /// ```
-    pub fn cache_memory(
-        &self,
-        key: Tensor<B, 3>,
-        value: Tensor<B, 3>,
-    ) -> Result<KvCache<B>, Error> {
-        let [batch, ..] = key.dims();
-        let like = (&key.device(), key.dtype());
-        let query = Tensor::zeros([batch, 0, self.d_model()], like);
-        let (call, [query, key, value]) = self.check(MhaInput::new(query, key, value), None)?;
-        let [query, key, value] = self.project(query, key, value);
-        let [query, key, value] = self.split_heads(query, key, value);
-        let [_, key, value] = self.place(query, key, value, &call, None);
-        Ok(KvCache::memory(key, value))
     }
 
     /// The weights of some heads and some queries, before dropout, without computing those of the
@@ -318,28 +251,6 @@ impl<B: Backend> MultiHeadAttention<B> {
     }
 }
 
-/// The positions that a call rotates by: one list, or one per entry.
-struct Lists {
-    query: Vec<Vec<i64>>,
-    new_key: Vec<Vec<i64>>,
-    all_keys: Vec<Vec<i64>>,
-    /// Tokens of the sequence so far.
-    length: usize,
-}
-
-fn check_lengths(
-    name: &'static str,
-    lengths: &[usize],
-    batch: usize,
-    seq: usize,
-) -> Result<(), Error> {
-    if lengths.len() == batch && lengths.iter().all(|&length| length <= seq) {
-        return Ok(());
-    }
-    let expected = format!("be {batch} (batch) numbers of at most {seq}");
-    Err(Error::value(name, expected, format!("{lengths:?}")))
-}
-
 impl<B: Backend> Call<B> {
     /// The output `[batch, seq_q, d_output]` with zeros for queries that are padding.
     pub(crate) fn without_padding(&self, output: Tensor<B, 3>) -> Tensor<B, 3> {
@@ -353,31 +264,5 @@ impl<B: Backend> Call<B> {
             }
             _ => output,
         }
-    }
-
-    /// The positions of a call that brings `n` keys.
-    fn positions(&self, n: usize) -> Lists {
-        let frame = self.options.frame(&self.sizes);
-        let uneven = matches!(self.options.offset, Offset::PerEntry(_))
-            || self.plan.as_ref().is_some_and(|plan| !plan.even());
-        let entries = if uneven { frame.batch } else { 1 };
-        let each = |list: &dyn Fn(usize) -> Vec<i64>| (0..entries).map(list).collect();
-
-        let query = match &self.query_positions {
-            Some(positions) => positions.lists(frame.seq_q),
-            None => each(&|b| (0..frame.seq_q).map(|i| frame.query_position(b, i)).collect()),
-        };
-        let first = |b| self.plan.as_ref().map_or(0, |plan| plan.first_new(b));
-        let new_key = match &self.key_positions {
-            Some(positions) => positions.lists(n),
-            None => each(&|b| (first(b)..first(b) + n as i64).collect()),
-        };
-        let all_keys = match &self.plan {
-            Some(_) => vec![(0..frame.seq_k).map(|j| frame.key_position(j) as i64).collect()],
-            None => new_key.clone(),
-        };
-        let lists = [&query, &new_key, &all_keys].into_iter().flatten().flatten();
-        let length = lists.max().map_or(0, |&last| (last.max(-1) + 1) as usize);
-        Lists { query, new_key, all_keys, length }
     }
 }

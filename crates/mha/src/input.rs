@@ -266,21 +266,29 @@ impl<B: Backend> MhaInput<B> {
         self.memory.clone().ok_or_else(missing)
     }
 
-    /// The last `n` queries of the call, and of the keys too if they grow with the queries.
-    pub(crate) fn tail(mut self, n: usize, keys: bool) -> Self {
-        self.query = last(self.query, 1, n);
-        if keys {
-            self.memory = self.memory.map(|memory| memory.map(|tokens| last(tokens, 1, n)));
+    /// The call without its first `queries` queries and `keys` keys, of both of which it has more.
+    /// Masks and bias, which fit the call, still span all keys.
+    pub(crate) fn skip(mut self, queries: usize, keys: usize) -> Self {
+        self.query = behind(self.query, 1, queries);
+        self.memory = self.memory.map(|memory| memory.map(|tokens| behind(tokens, 1, keys)));
+        self.query_positions = self.query_positions.map(|positions| positions.skip(queries));
+        self.key_positions = self.key_positions.map(|positions| positions.skip(keys));
+        if let Some(lengths) = &mut self.query_lengths {
+            lengths.iter_mut().for_each(|length| *length = length.saturating_sub(queries));
         }
-        self.options.mask = self.options.mask.tail(n);
-        // An axis of 1 stands for all queries.
-        self.options.bias = self.options.bias.map(|bias| last(bias, 2, n.max(1)));
+        let options = &mut self.options;
+        options.mask = std::mem::take(&mut options.mask).skip(queries);
+        options.offset = std::mem::take(&mut options.offset).skip(queries);
+        options.bias = options.bias.take().map(|bias| match bias.dims()[2] {
+            1 => bias, // it stands for all queries
+            _ => behind(bias, 2, queries),
+        });
         self
     }
 }
 
-/// The last `n` of an axis, or all if there are fewer.
-fn last<B: Backend, const D: usize>(tensor: Tensor<B, D>, axis: usize, n: usize) -> Tensor<B, D> {
+/// What lies behind the first `n` of an axis.
+fn behind<B: Backend, const D: usize>(tensor: Tensor<B, D>, axis: usize, n: usize) -> Tensor<B, D> {
     let size = tensor.dims()[axis];
-    if size <= n { tensor } else { tensor.narrow(axis, size - n, n) }
+    if n == 0 { tensor } else { tensor.narrow(axis, n, size - n) }
 }

@@ -49,6 +49,7 @@ mod mask;
 mod module;
 mod norm;
 pub mod oracle;
+mod place;
 mod position;
 mod record;
 mod settings;

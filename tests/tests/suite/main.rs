@@ -3,6 +3,7 @@
 
 mod against_oracle;
 mod bug_reports;
+mod cache;
 mod config;
 mod drop_in;
 mod dropout;

@@ -17,6 +17,7 @@ on_every_backend!(
     mask_and_infinite_bias,
     heads_first_is_the_same,
     layouts_do_not_matter,
+    padded_queries_give_zeros,
 );
 
 fn qkv<B: Backend>() -> [Tensor<B, 4>; 3] {
@@ -176,4 +177,23 @@ fn layouts_do_not_matter<B: AutodiffBackend>() {
             }
         }
     }
+}
+
+/// Outputs of queries that are padding are 0 and give no gradient; the others are what they were.
+fn padded_queries_give_zeros<B: AutodiffBackend>() {
+    let module =
+        MultiHeadAttentionConfig::new(6, 2).with_dropout(0.0).init::<B>(&Default::default());
+    let tokens = tensor::<B, 3, _>(&numbers(1, 2 * 5 * 6), [2, 5, 6]).require_grad();
+    let input = || MhaInput::self_attn(tokens.clone());
+    let whole = floats(module.forward(input()).context);
+    let padded = module.forward(input().query_lengths(vec![5, 2])).context;
+    let ours = floats(padded.clone());
+    assert_same(&ours[..7 * 6], &whole[..7 * 6]);
+    assert!(ours[7 * 6..].iter().all(|&x| x == 0.0));
+    let bias = module.output.bias.as_ref().unwrap().grad(&padded.sum().backward()).unwrap();
+    assert_same(&floats(bias), &[7.0; 6]); // one for each true query
+
+    let error = module.try_forward(input().query_lengths(vec![6, 2])).map(drop).unwrap_err();
+    let words = "query_lengths must be 2 (batch) numbers of at most 5 queries, got [6, 2]";
+    assert_eq!(error.to_string(), words);
 }

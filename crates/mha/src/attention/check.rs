@@ -143,6 +143,20 @@ pub(crate) fn softcap(softcap: Option<f64>) -> Result<(), Error> {
     }
 }
 
+/// Checks that every entry has a length, none of which exceeds that of the axis.
+pub(crate) fn lengths(
+    name: &'static str,
+    lengths: &[usize],
+    batch: usize,
+    (seq, what): (usize, &str),
+) -> Result<(), Error> {
+    if lengths.len() == batch && lengths.iter().all(|&length| length <= seq) {
+        return Ok(());
+    }
+    let expected = format!("be {batch} (batch) numbers of at most {seq} {what}");
+    Err(Error::value(name, expected, format!("{lengths:?}")))
+}
+
 /// Checks that all indices are below the size of their axis.
 pub(crate) fn indices(
     name: &'static str,

@@ -3,6 +3,7 @@
 use burn::tensor::{Tensor, backend::Backend};
 
 use super::KvCache;
+use crate::error::check_shape;
 use crate::{Error, MhaInput, MhaOutput, MultiHeadAttention};
 
 /// A cache for [`MultiHeadAttention::forward_cache`], as in `burn::nn`: each call brings the whole
@@ -39,7 +40,7 @@ impl<B: Backend> MhaCache<B> {
     }
 
     /// For cross-attention: the first call's keys and values stay, those of later calls are those
-    /// same again.
+    /// same again and not looked at.
     pub fn autoregressive_cross_attention() -> Self {
         Self { keys: None, cross: true, context: None }
     }
@@ -47,7 +48,8 @@ impl<B: Backend> MhaCache<B> {
 
 impl<B: Backend> MultiHeadAttention<B> {
     /// [`forward`](Self::forward) on a sequence of which the cache has seen the beginning; only the
-    /// rest is computed. Masks are those of the whole sequence; weights are those of the new queries.
+    /// rest is computed. Masks, bias and positions are those of the whole sequence; weights and
+    /// log-sum-exps are those of the new queries.
     ///
     /// # Panics
     ///
@@ -62,35 +64,44 @@ impl<B: Backend> MultiHeadAttention<B> {
     ///
     /// # Errors
     ///
-    /// As [`try_forward_cached`](Self::try_forward_cached), and when no token of the query is new.
+    /// As [`try_forward_cached`](Self::try_forward_cached), when no token of the query or of a growing
+    /// key is new, and when a memory has another length than before.
     pub fn try_forward_cache(
         &self,
         input: MhaInput<B>,
         cache: &mut MhaCache<B>,
     ) -> Result<MhaOutput<B>, Error> {
-        let seen = cache.context.as_ref().map_or(0, |context| context.dims()[1]);
-        let [_, seq_q, _] = input.query.dims();
-        if seq_q <= seen {
-            let expected = format!("be longer than the {seen} tokens that the cache has seen");
-            return Err(Error::value("query", expected, seq_q));
+        self.check_whole(&input)?;
+        if input.new_lengths.is_some() {
+            let expected = "be left out: all tokens of the query are true ones";
+            return Err(Error::value("new_lengths", expected, "numbers"));
         }
-        let (batch, entries) = (input.query.dims()[0], cache.context.as_ref().map(|x| x.dims()[0]));
-        if entries.is_some_and(|entries| entries != batch) {
+        let [key, value] = input.given()?;
+        let ([batch, seq_q, _], [_, seq_k, d_key]) = (input.query.dims(), key.dims());
+        let [entries, seen, _] = cache.context.as_ref().map_or([batch, 0, 0], Tensor::dims);
+        if entries != batch {
             let expected = format!("have {batch} (batch) entries");
-            return Err(Error::value("cache", expected, entries.unwrap_or(0)));
+            return Err(Error::value("cache", expected, entries));
         }
-        let mut input = input.tail(seq_q - seen, !cache.cross);
+        longer("query", seq_q, seen)?;
+
+        let mut memory = None;
         let keys = match &mut cache.keys {
             Some(keys) => keys,
-            empty => {
-                let [key, value] = input.given()?;
-                empty.insert(self.cache_memory(key, value)?)
-            }
+            None => memory.insert(self.cache_memory(key, value)?),
         };
-        if cache.cross {
-            input.memory = None;
-        }
+        let input = if cache.cross {
+            let axes = ["batch", "seq_k", "d_key"];
+            check_shape("key", axes, [batch, keys.rows(), d_key], [batch, seq_k, d_key])?;
+            MhaInput { memory: None, ..input.skip(seen, 0) }
+        } else {
+            longer("key", seq_k, keys.len())?;
+            input.skip(seen, keys.len())
+        };
         let out = self.try_forward_cached(input, keys)?;
+        if memory.is_some() {
+            cache.keys = memory;
+        }
         let context = match cache.context.take() {
             Some(context) => Tensor::cat(vec![context, out.context], 1),
             None => out.context,
@@ -98,4 +109,12 @@ impl<B: Backend> MultiHeadAttention<B> {
         cache.context = Some(context.clone());
         Ok(MhaOutput { context, ..out })
     }
+}
+
+fn longer(name: &'static str, seq: usize, seen: usize) -> Result<(), Error> {
+    if seq > seen {
+        return Ok(());
+    }
+    let expected = format!("be longer than the {seen} tokens that the cache has seen");
+    Err(Error::value(name, expected, seq))
 }

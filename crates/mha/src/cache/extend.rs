@@ -4,8 +4,7 @@ use burn::tensor::{Tensor, backend::Backend};
 
 use super::{Kind, KvCache};
 use crate::Error;
-use crate::attention::Sizes;
-use crate::error::check_shape;
+use crate::attention::{Sizes, check};
 use crate::mask::{Gap, Offset, Rule};
 
 /// What a call will find in the cache once its tokens are added.
@@ -19,6 +18,8 @@ pub(crate) struct Plan {
     pub(crate) gap: Gap,
     /// What the cache itself hides.
     pub(crate) rules: Vec<Rule>,
+    /// Whether entries differ in the tokens that they have seen or that are new to them.
+    pub(crate) ragged: bool,
     /// Tokens that each entry has seen.
     seen: Vec<usize>,
     /// New tokens of each entry.
@@ -31,22 +32,28 @@ impl Plan {
         self.seen.get(entry).map_or(0, |&seen| seen as i64)
     }
 
-    /// Whether all entries have seen as many tokens.
-    pub(crate) fn even(&self) -> bool {
-        self.seen.windows(2).all(|pair| pair[0] == pair[1])
+    /// The tokens that an entry has seen once the new ones are added.
+    pub(crate) fn length(&self, entry: usize) -> usize {
+        self.seen[entry] + self.new[entry]
     }
 }
 
 impl<B: Backend> KvCache<B> {
     /// Plans a call of these sizes, whose `seq_k` counts the new tokens, of which entry `b` has
     /// `lengths[b]` true ones (all, if not given).
-    pub(crate) fn plan(&self, new: &Sizes, lengths: Option<&[usize]>) -> Result<Plan, Error> {
+    pub(crate) fn plan(
+        &self,
+        new: &Sizes,
+        query: &Tensor<B, 3>,
+        lengths: Option<&[usize]>,
+    ) -> Result<Plan, Error> {
         let &Sizes { batch, seq_k: n, .. } = new;
-        self.check_like(new)?;
+        self.check(new, query)?;
         let seen = if self.lengths.is_empty() { vec![0; batch] } else { self.lengths.clone() };
-        let lengths = self.new_lengths(n, batch, lengths)?;
+        let lengths = new_lengths(n, batch, lengths)?;
         let total: Vec<usize> = seen.iter().zip(&lengths).map(|(a, b)| a + b).collect();
-        let longest = total.iter().copied().max().unwrap_or(0);
+        // Without an entry nothing is remembered, but for a memory.
+        let longest = total.iter().copied().max().unwrap_or(self.rows() + n);
         if let Kind::Preallocated { capacity } = self.kind
             && longest > capacity
         {
@@ -62,6 +69,7 @@ impl<B: Backend> KvCache<B> {
             offset: Offset::BottomRight,
             gap: Gap::default(),
             rules: Vec::new(),
+            ragged: !even,
             seen,
             new: lengths,
         };
@@ -97,76 +105,15 @@ impl<B: Backend> KvCache<B> {
         value: Tensor<B, 4>,
     ) -> [Tensor<B, 4>; 2] {
         let [batch, ..] = key.dims();
-        if self.lengths.is_empty() {
-            self.lengths = vec![0; batch];
-        }
         let all = match self.kind {
-            Kind::Memory => {
-                [self.key.clone(), self.value.clone()].map(|x| x.expect("it is filled"))
-            }
+            Kind::Memory => [&self.key, &self.value]
+                .map(|kept| first(kept.clone().expect("it is filled"), plan.seq_k)),
+            _ if batch == 0 => return [key, value],
             Kind::Rolling { window, sinks } => self.roll(window, sinks, key, value),
             Kind::Growing | Kind::Preallocated { .. } => self.store(plan, key, value),
         };
-        self.lengths.iter_mut().zip(&plan.new).for_each(|(length, new)| *length += new);
+        self.lengths = (0..batch).map(|entry| plan.length(entry)).collect();
         all
-    }
-
-    /// Keys that a rolling cache no longer has.
-    pub(super) fn forgotten(&self) -> usize {
-        match (self.kind, &self.key) {
-            (Kind::Rolling { .. }, Some(key)) => self.len().saturating_sub(key.dims()[1]),
-            _ => 0,
-        }
-    }
-
-    fn check_like(&self, new: &Sizes) -> Result<(), Error> {
-        let &Sizes { batch, n_kv_heads, head_dim, value_dim, .. } = new;
-        if self.kind == Kind::Memory && self.key.is_none() {
-            return Err(Error::value("cache", "be filled", "one that was cleared"));
-        }
-        if !self.lengths.is_empty() && self.lengths.len() != batch {
-            let expected = format!("have {batch} (batch) entries");
-            return Err(Error::value("cache", expected, self.lengths.len()));
-        }
-        for (name, tensor, width) in
-            [("cached key", &self.key, head_dim), ("cached value", &self.value, value_dim)]
-        {
-            let Some(tensor) = tensor else { continue };
-            let dims = tensor.dims();
-            let axes = ["batch", "room", "n_kv_heads", "features"];
-            check_shape(name, axes, [batch, dims[1], n_kv_heads, width], dims)?;
-            // What a file says may not be what it holds.
-            if self.lengths.len() != batch || (self.kept() > dims[1]) {
-                let expected = format!("have lengths for {batch} entries of at most {}", dims[1]);
-                return Err(Error::value("cache", expected, format!("{:?}", self.lengths)));
-            }
-        }
-        if self.key.is_some() != self.value.is_some() || (self.key.is_none() && !self.is_empty()) {
-            return Err(Error::value("cache", "hold keys and values", "one without"));
-        }
-        Ok(())
-    }
-
-    /// Keys that must be there for the lengths to be true.
-    fn kept(&self) -> usize {
-        match self.kind {
-            Kind::Rolling { window, sinks } => self.len().min(window + sinks),
-            _ => self.len(),
-        }
-    }
-
-    fn new_lengths(
-        &self,
-        n: usize,
-        batch: usize,
-        lengths: Option<&[usize]>,
-    ) -> Result<Vec<usize>, Error> {
-        let Some(lengths) = lengths else { return Ok(vec![n; batch]) };
-        if lengths.len() != batch || lengths.iter().any(|&length| length > n) {
-            let expected = format!("be {batch} (batch) numbers of at most {n} new tokens");
-            return Err(Error::value("new_lengths", expected, format!("{lengths:?}")));
-        }
-        Ok(lengths.to_vec())
     }
 
     /// Writes behind what is there, and gives the longest entry's extent of all.
@@ -175,17 +122,17 @@ impl<B: Backend> KvCache<B> {
             Kind::Preallocated { capacity } => capacity,
             _ => plan.seq_k,
         };
-        let (old, new) = (&self.lengths, &plan.new);
         let write = |slot: &mut Option<Tensor<B, 4>>, tokens: Tensor<B, 4>| {
-            let [batch, _, heads, width] = tokens.dims();
-            if plan.seq_k * batch == 0 {
-                let dims = [batch, plan.seq_k, heads, width];
-                return Tensor::zeros(dims, (&tokens.device(), tokens.dtype()));
+            if plan.seq_k == 0 {
+                return first(tokens, 0);
             }
-            let held = with_room(slot.take(), room, &tokens);
-            let held = write_tokens(held, tokens, old, new);
+            let [_, n, ..] = tokens.dims();
+            let held = match slot.take() {
+                None if n == room && !plan.ragged => tokens,
+                held => write_tokens(with_room(held, room, &tokens), tokens, plan),
+            };
             *slot = Some(held.clone());
-            held.narrow(1, 0, plan.seq_k)
+            first(held, plan.seq_k)
         };
         [write(&mut self.key, key), write(&mut self.value, value)]
     }
@@ -208,7 +155,7 @@ impl<B: Backend> KvCache<B> {
                 _ => tokens,
             };
             let [_, seq, ..] = all.dims();
-            *slot = Some(if seq <= sinks + window {
+            *slot = Some(if seq <= sinks.saturating_add(window) {
                 all.clone()
             } else {
                 let recent = all.clone().narrow(1, seq - window, window);
@@ -220,6 +167,22 @@ impl<B: Backend> KvCache<B> {
             all
         };
         [keep(&mut self.key, key), keep(&mut self.value, value)]
+    }
+}
+
+fn new_lengths(n: usize, batch: usize, lengths: Option<&[usize]>) -> Result<Vec<usize>, Error> {
+    let Some(lengths) = lengths else { return Ok(vec![n; batch]) };
+    check::lengths("new_lengths", lengths, batch, (n, "new tokens"))?;
+    Ok(lengths.to_vec())
+}
+
+/// The first `n` of the tokens; Burn narrows to none at all with a panic.
+fn first<B: Backend>(tokens: Tensor<B, 4>, n: usize) -> Tensor<B, 4> {
+    let [batch, seq, heads, width] = tokens.dims();
+    match n {
+        0 => Tensor::zeros([batch, 0, heads, width], (&tokens.device(), tokens.dtype())),
+        n if n == seq => tokens,
+        n => tokens.narrow(1, 0, n),
     }
 }
 
@@ -242,16 +205,11 @@ fn with_room<B: Backend>(
     }
 }
 
-/// Writes the first `new[b]` tokens of entry `b` from place `old[b]` on.
-fn write_tokens<B: Backend>(
-    held: Tensor<B, 4>,
-    tokens: Tensor<B, 4>,
-    old: &[usize],
-    new: &[usize],
-) -> Tensor<B, 4> {
+/// Writes the true tokens of each entry behind those that it has seen.
+fn write_tokens<B: Backend>(held: Tensor<B, 4>, tokens: Tensor<B, 4>, plan: &Plan) -> Tensor<B, 4> {
     let [batch, n, heads, width] = tokens.dims();
-    let even = old.iter().all(|&at| at == old[0]) && new.iter().all(|&count| count == n);
-    if even {
+    let Plan { seen: old, new, .. } = plan;
+    if !plan.ragged {
         if n == 0 {
             return held;
         }

@@ -1,6 +1,7 @@
 //! Keys and values of tokens seen before.
 
 mod burn_nn;
+mod check;
 mod extend;
 
 use burn::record::{PrecisionSettings, Record};
@@ -88,7 +89,8 @@ impl<B: Backend> KvCache<B> {
 
     /// A cache that keeps the last `window` keys, the newest among them: each query sees itself and
     /// `window - 1` keys before it, as with [`Mask::window`](crate::Mask::window), which the cache adds
-    /// by itself. Positions go on counting true tokens.
+    /// by itself. Positions go on counting true tokens. Dense masks, segments and a bias span the keys
+    /// that are left, in order, and the new ones behind them.
     ///
     /// # Panics
     ///
@@ -119,6 +121,19 @@ impl<B: Backend> KvCache<B> {
 
     pub(crate) fn is_memory(&self) -> bool {
         self.kind == Kind::Memory
+    }
+
+    /// Places for keys that there are, used or not.
+    fn rows(&self) -> usize {
+        self.key.as_ref().map_or(0, |key| key.dims()[1])
+    }
+
+    /// Keys that a rolling cache no longer has.
+    fn forgotten(&self) -> usize {
+        match (self.kind, &self.key) {
+            (Kind::Rolling { .. }, Some(_)) => self.len().saturating_sub(self.rows()),
+            _ => 0,
+        }
     }
 
     fn of(kind: Kind) -> Self {
@@ -161,13 +176,14 @@ impl<B: Backend> KvCache<B> {
     ///
     /// # Errors
     ///
-    /// When a rolling cache has forgotten keys that the queries after `len` would see.
+    /// When a rolling cache has forgotten keys: queries after `len` would see them.
     pub fn truncate(&mut self, len: usize) -> Result<(), Error> {
         if let Kind::Rolling { .. } = self.kind
             && len < self.len()
             && self.forgotten() > 0
         {
-            let expected = format!("be {} in a rolling cache that has forgotten keys", self.len());
+            let expected =
+                format!("be at least {} in a rolling cache that has forgotten keys", self.len());
             return Err(Error::value("len", expected, len));
         }
         self.lengths.iter_mut().for_each(|length| *length = len.min(*length));
@@ -188,10 +204,15 @@ impl<B: Backend> KvCache<B> {
         crate::attention::check::indices("entries", entries, batch, "batch")?;
         let index: Vec<i32> = entries.iter().map(|&entry| entry as i32).collect();
         for tensor in [&mut self.key, &mut self.value].into_iter().flatten() {
-            if !tensor.dims().contains(&0) {
+            let [_, room, heads, width] = tensor.dims();
+            *tensor = if tensor.dims().contains(&0) {
+                // Burn's backends refuse tensors without elements.
+                let dims = [entries.len(), room, heads, width];
+                Tensor::zeros(dims, (&tensor.device(), tensor.dtype()))
+            } else {
                 let index = Tensor::<B, 1, Int>::from_ints(index.as_slice(), &tensor.device());
-                *tensor = tensor.clone().select(0, index);
-            }
+                tensor.clone().select(0, index)
+            };
         }
         self.lengths = entries.iter().map(|&entry| self.lengths[entry]).collect();
         Ok(())

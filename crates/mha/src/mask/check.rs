@@ -28,12 +28,13 @@ impl<B: Backend> Mask<B> {
 impl Rule {
     fn check(&self, frame: &Frame) -> Result<(), Error> {
         let &Frame { batch, seq_q, seq_k, .. } = frame;
+        let end = frame.end();
         let offset_of = |name, offset: &Offset| offset.check(name, batch);
         match self {
             Self::Causal { offset } => offset_of("mask.causal.offset", offset),
             Self::Window { offset, .. } => offset_of("mask.window.offset", offset),
-            Self::Lengths { lengths } => check_keys("mask.lengths", lengths, batch, seq_k),
-            Self::LeftPadding { padding } => check_keys("mask.left_padding", padding, batch, seq_k),
+            Self::Lengths { lengths } => check_keys("mask.lengths", lengths, batch, end),
+            Self::LeftPadding { padding } => check_keys("mask.left_padding", padding, batch, end),
             Self::Segments { query, key } => {
                 check_ids("mask.segments.query", query, batch, (seq_q, "seq_q"))?;
                 check_ids("mask.segments.key", key, batch, (seq_k, "seq_k"))

@@ -75,7 +75,8 @@ impl<B: Backend> DensePairs<B> {
     /// One Boolean per key, `[batch, seq_k]`; `exact` if no axis may stand for all its positions.
     pub(super) fn keys(keys: Tensor<B, 2, Bool>, exact: bool) -> Self {
         let axes = if exact { Axes::ExactKeys } else { Axes::Keys };
-        Self { tensor: keys.unsqueeze_dims(&[1, 2]), axes }
+        let [batch, seq_k] = keys.dims();
+        Self { tensor: reshaped(keys, [batch, 1, 1, seq_k]), axes }
     }
 
     /// `true` becomes `false`, and the other way round.
@@ -86,13 +87,15 @@ impl<B: Backend> DensePairs<B> {
 
 impl<B: Backend> From<Tensor<B, 2, Bool>> for DensePairs<B> {
     fn from(tensor: Tensor<B, 2, Bool>) -> Self {
-        Self { tensor: tensor.unsqueeze(), axes: Axes::Pairs }
+        let [seq_q, seq_k] = tensor.dims();
+        Self { tensor: reshaped(tensor, [1, 1, seq_q, seq_k]), axes: Axes::Pairs }
     }
 }
 
 impl<B: Backend> From<Tensor<B, 3, Bool>> for DensePairs<B> {
     fn from(tensor: Tensor<B, 3, Bool>) -> Self {
-        Self { tensor: tensor.unsqueeze_dim(1), axes: Axes::Entries }
+        let [batch, seq_q, seq_k] = tensor.dims();
+        Self { tensor: reshaped(tensor, [batch, 1, seq_q, seq_k]), axes: Axes::Entries }
     }
 }
 
@@ -100,6 +103,14 @@ impl<B: Backend> From<Tensor<B, 4, Bool>> for DensePairs<B> {
     fn from(tensor: Tensor<B, 4, Bool>) -> Self {
         Self { tensor, axes: Axes::Heads }
     }
+}
+
+/// The tensor with four axes. To Burn's own reshape an axis of 0 is one that stays.
+fn reshaped<B: Backend, const D: usize>(
+    tensor: Tensor<B, D, Bool>,
+    dims: [usize; 4],
+) -> Tensor<B, 4, Bool> {
+    if dims.contains(&0) { Tensor::empty(dims, &tensor.device()) } else { tensor.reshape(dims) }
 }
 
 /// A tensor of what is hidden, with the name that errors call it by.
@@ -217,6 +228,17 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn axes_of_zero() {
+        let none = |dims: [usize; 3]| Tensor::<B, 3>::zeros(dims, &Default::default()).bool();
+        for dims in [[0, 5, 7], [2, 0, 7], [2, 5, 0], [0, 0, 0]] {
+            let [batch, seq_q, seq_k] = dims;
+            assert_eq!(DensePairs::from(none(dims)).tensor.dims(), [batch, 1, seq_q, seq_k]);
+        }
+        let keys = Tensor::<B, 2>::zeros([2, 0], &Default::default()).bool();
+        assert_eq!(DensePairs::keys(keys, true).tensor.dims(), [2, 1, 1, 0]);
     }
 
     #[test]

@@ -63,8 +63,8 @@ impl Frame {
         if j < self.gap.after { j } else { j + self.gap.length }
     }
 
-    /// The position behind the last key.
-    fn end(&self) -> usize {
+    /// The position behind the last key: `seq_k`, and the keys that were dropped.
+    pub(crate) fn end(&self) -> usize {
         self.seq_k.checked_sub(1).map_or(0, |last| self.key_position(last) + 1)
     }
 

@@ -44,6 +44,18 @@ impl Offset {
         }
     }
 
+    /// The same places, for the queries behind the first `n`.
+    pub(crate) fn skip(self, n: usize) -> Self {
+        let n = n as i64;
+        match self {
+            Self::BottomRight => Self::BottomRight,
+            Self::At(offset) => Self::At(offset.saturating_add(n)),
+            Self::PerEntry(offsets) => {
+                Self::PerEntry(offsets.iter().map(|offset| offset.saturating_add(n)).collect())
+            }
+        }
+    }
+
     /// Whether entries may differ.
     pub(crate) fn per_entry(&self) -> bool {
         matches!(self, Self::PerEntry(offsets) if offsets.len() != 1)

@@ -2,7 +2,7 @@
 
 use burn::tensor::{Bool, Int, Tensor, backend::Backend};
 
-use super::Mask;
+use super::{Mask, Rule};
 
 impl<B: Backend> Mask<B> {
     /// The mask of these heads alone.
@@ -15,13 +15,32 @@ impl<B: Backend> Mask<B> {
         self
     }
 
-    /// The mask of the last `n` queries alone. Rules that count from the last query stay as they are.
-    pub(crate) fn tail(mut self, n: usize) -> Self {
+    /// The mask without the first `n` queries, of which there are more.
+    pub(crate) fn skip(mut self, n: usize) -> Self {
+        if n == 0 {
+            return self;
+        }
         for mask in &mut self.dense {
             let [_, _, rows, _] = mask.hidden.dims();
-            if rows > n && rows != 1 {
-                mask.hidden = mask.hidden.clone().narrow(2, rows - n, n);
+            if rows != 1 {
+                mask.hidden = mask.hidden.clone().narrow(2, n, rows - n);
             }
+        }
+        self.rules = self.rules.into_iter().map(|rule| rule.skip(n)).collect();
+        self
+    }
+}
+
+impl Rule {
+    /// The rule without the first `n` queries.
+    fn skip(mut self, n: usize) -> Self {
+        match &mut self {
+            Self::Causal { offset }
+            | Self::Window { offset, .. }
+            | Self::Prefix { offset, .. }
+            | Self::Chunked { offset, .. } => *offset = std::mem::take(offset).skip(n),
+            Self::Segments { query, .. } => query.iter_mut().for_each(|ids| drop(ids.drain(..n))),
+            Self::Lengths { .. } | Self::LeftPadding { .. } => {}
         }
         self
     }

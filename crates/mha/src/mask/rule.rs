@@ -59,12 +59,12 @@ pub enum Rule {
     },
     /// The queries of an entry see its first keys: padding on the right.
     Lengths {
-        /// How many keys, at most `seq_k`.
+        /// How many keys, at most `seq_k`; those that a rolling cache has forgotten count.
         lengths: Vec<usize>,
     },
     /// The queries of an entry see all but its first keys: padding on the left.
     LeftPadding {
-        /// How many keys are hidden, at most `seq_k`.
+        /// How many keys are hidden, at most `seq_k`; those that a rolling cache has forgotten count.
         padding: Vec<usize>,
     },
     /// A query sees the keys that have its id: documents packed into one sequence.

@@ -82,10 +82,10 @@ fn rules(offset: &Offset, frame: &Frame) -> Vec<(Rule, Sees)> {
         (window(Some(1), Some(0), 2), |p| (p.query - p.key <= 1 || p.key < 2) && p.key <= p.query),
         (window(Some(1), None, 2), |p| p.query - p.key <= 1 || p.key < 2),
         (window(Some(usize::MAX), Some(usize::MAX), usize::MAX), |_| true),
-        (Rule::Lengths { lengths: vec![3, 0] }, |p| p.j < [3, 0][p.b]),
-        (Rule::Lengths { lengths: vec![7] }, |_| true),
-        (Rule::LeftPadding { padding: vec![0, 3] }, |p| p.j >= [0, 3][p.b]),
-        (Rule::LeftPadding { padding: vec![2] }, |p| p.j >= 2),
+        (Rule::Lengths { lengths: vec![3, 0] }, |p| p.key < [3, 0][p.b]),
+        (Rule::Lengths { lengths: vec![7] }, |p| p.key < 7),
+        (Rule::LeftPadding { padding: vec![0, 3] }, |p| p.key >= [0, 3][p.b]),
+        (Rule::LeftPadding { padding: vec![2] }, |p| p.key >= 2),
         (Rule::Segments { query, key }, |p| QUERY[p.i] == KEY[p.b][p.j]),
         (Rule::Prefix { lengths: vec![2, 4], offset: offset() }, |p| {
             p.key <= p.query || p.key < [2, 4][p.b]

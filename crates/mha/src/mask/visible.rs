@@ -29,12 +29,12 @@ impl Rule {
                 [sinks, start..end].map(|positions| frame.columns(positions)).into_iter().collect()
             }),
             Self::Lengths { lengths } => {
-                let length = *of_entry(lengths, b);
-                Box::new(move |_| Spans::from(0..length))
+                let length = signed(*of_entry(lengths, b));
+                Box::new(move |_| frame.columns(0..length).into())
             }
             Self::LeftPadding { padding } => {
-                let padding = *of_entry(padding, b);
-                Box::new(move |_| Spans::from(padding..frame.seq_k))
+                let padding = signed(*of_entry(padding, b));
+                Box::new(move |_| frame.columns(padding..i64::MAX).into())
             }
             Self::Segments { query, key } => {
                 let (query, key) = (of_entry(query, b), of_entry(key, b));

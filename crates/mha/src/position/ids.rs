@@ -63,9 +63,21 @@ impl Positions {
     pub(crate) fn lists(&self, seq: usize) -> Vec<Vec<i64>> {
         match self {
             Self::Starts(starts) => {
-                starts.iter().map(|start| (0..seq as i64).map(|i| start + i).collect()).collect()
+                let from = |start: &i64| (0..seq as i64).map(|i| start.saturating_add(i)).collect();
+                starts.iter().map(from).collect()
             }
             Self::Ids(ids) => ids.clone(),
+        }
+    }
+    /// The positions without the first `n` tokens of each list.
+    pub(crate) fn skip(self, n: usize) -> Self {
+        match self {
+            Self::Starts(starts) => {
+                Self::Starts(starts.iter().map(|start| start.saturating_add(n as i64)).collect())
+            }
+            Self::Ids(ids) => {
+                Self::Ids(ids.iter().map(|ids| ids.iter().skip(n).copied().collect()).collect())
+            }
         }
     }
 }

@@ -14,34 +14,56 @@ pub(crate) struct RotaryTable<B: Backend> {
 
 impl Rotary {
     /// The table of these positions: one list for all of a batch, or one per entry, all of one
-    /// length. `length` counts the tokens of the sequence so far. The table is f64 for `dtype` f64
-    /// and f32 for every other; it is computed in f64 and rounded once.
+    /// length. `lengths` counts the tokens of the sequence so far, one number for all lists or one for
+    /// each. The table is f64 for `dtype` f64 and f32 for every other; it is computed in f64 and rounded
+    /// once.
     ///
     /// The configuration has been checked for `head_dim`.
     pub(crate) fn table<B: Backend>(
         &self,
         head_dim: usize,
         positions: &[Vec<i64>],
-        length: usize,
+        lengths: &[usize],
         dtype: DType,
         device: &B::Device,
     ) -> RotaryTable<B> {
         let seq = positions.first().map_or(0, Vec::len);
         debug_assert!(positions.iter().all(|list| list.len() == seq), "lists of one length");
-        let frequencies = self.frequencies(head_dim, length);
-        let dims = [positions.len(), seq, 1, frequencies.len()];
+        let dims = [positions.len(), seq, 1, self.turning(head_dim) / 2];
         let dtype = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
         if positions.is_empty() || seq == 0 {
             let nothing = Tensor::zeros(dims, (device, dtype));
             return RotaryTable { cos: nothing.clone(), sin: nothing };
         }
-        let magnitude = self.magnitude();
         let [cos, sin] = match dtype {
-            DType::F64 => data(turns(&frequencies, magnitude, positions, |x| x), dims),
-            _ => data(turns(&frequencies, magnitude, positions, |x| x as f32), dims),
+            DType::F64 => data(self.turns(head_dim, positions, lengths, |x| x), dims),
+            _ => data(self.turns(head_dim, positions, lengths, |x| x as f32), dims),
         };
         let tensor = |data| Tensor::from_data(data, (device, dtype));
         RotaryTable { cos: tensor(cos), sin: tensor(sin) }
+    }
+
+    /// Cosines and sines of each list, at the frequencies of its length.
+    fn turns<T>(
+        &self,
+        head_dim: usize,
+        positions: &[Vec<i64>],
+        lengths: &[usize],
+        round: fn(f64) -> T,
+    ) -> (Vec<T>, Vec<T>) {
+        let of = |lists: &[Vec<i64>], length: usize| {
+            turns(&self.frequencies(head_dim, length), self.magnitude(), lists, round)
+        };
+        if let [length] = lengths {
+            return of(positions, *length);
+        }
+        let (mut cos, mut sin) = (Vec::new(), Vec::new());
+        for (list, length) in positions.chunks(1).zip(lengths) {
+            let (more_cos, more_sin) = of(list, *length);
+            cos.extend(more_cos);
+            sin.extend(more_sin);
+        }
+        (cos, sin)
     }
 }
 
@@ -125,7 +147,7 @@ mod tests {
         dtype: DType,
     ) -> RotaryTable<B> {
         rotary.check(head_dim).unwrap();
-        rotary.table(head_dim, positions, 0, dtype, &B::Device::default())
+        rotary.table(head_dim, positions, &[0], dtype, &B::Device::default())
     }
 
     /// The definition in plain loops.
@@ -214,12 +236,16 @@ mod tests {
     fn the_length_counts() {
         let scaling = RotaryScaling::DynamicNtk { factor: 2.0, original_length: 16 };
         let rotary = Rotary::half(1e4).with_scaling(scaling);
-        let sin = |length| {
+        let sin = |positions: &[Vec<i64>], lengths: &[usize]| {
             let device = Default::default();
-            numbers(rotary.table::<B>(8, &[vec![5]], length, DType::F64, &device).sin)
+            numbers(rotary.table::<B>(8, positions, lengths, DType::F64, &device).sin)
         };
-        assert_eq!(sin(3), sin(16));
-        assert_ne!(sin(16), sin(17));
+        let five = [vec![5]];
+        assert_eq!(sin(&five, &[3]), sin(&five, &[16]));
+        assert_ne!(sin(&five, &[16]), sin(&five, &[17]));
+        // Each list by its own length.
+        let both = [sin(&five, &[16]), sin(&five, &[99])].concat();
+        assert_eq!(sin(&[vec![5], vec![5]], &[16, 99]), both);
         assert!(rotary.depends_on_length());
     }
 
