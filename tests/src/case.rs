@@ -24,6 +24,10 @@ pub struct Dense<const D: usize> {
 pub struct Case {
     /// What the case is about.
     pub name: String,
+    /// Which of the reproducible numbers it has.
+    pub seed: u32,
+    /// Which of its neighbours it is, 0 for itself: problems whose numbers differ a little.
+    pub neighbour: u32,
     /// The sizes of the problem.
     pub sizes: Sizes,
     /// For a module: `d_model`, `d_key`, `d_value` and `d_output`; all heads together if not given.
@@ -80,6 +84,8 @@ impl Case {
         let n_kv_heads = n_heads;
         Self {
             name: name.into(),
+            seed: 0,
+            neighbour: 0,
             sizes: Sizes { batch, n_heads, n_kv_heads, seq_q, seq_k, head_dim, value_dim },
             widths: None,
             scale: None,
@@ -111,15 +117,43 @@ impl Case {
         self.bias_kv + usize::from(self.sink == Sink::ZeroKey)
     }
 
+    /// Whether some query has a key, of the call or of the memory. Without one nothing but a bias
+    /// reaches the output, and Burn refuses to sum what has no elements.
+    pub fn has_pairs(&self) -> bool {
+        self.sizes.batch * self.sizes.seq_q * (self.sizes.seq_k + self.extra_keys()) > 0
+    }
+
+    /// A gradient of the output of the case's module: `[batch, seq_q, d_output]`.
+    pub fn d_output(&self) -> Vec<f32> {
+        let [.., d_output] = self.module_widths();
+        self.numbers(9, self.sizes.batch * self.sizes.seq_q * d_output)
+    }
+
     /// The values of query, key and value, and a gradient of the context.
     pub fn inputs(&self) -> [Vec<f32>; 4] {
         let Sizes { batch, n_heads, n_kv_heads, seq_q, seq_k, head_dim, value_dim } = self.sizes;
         [
-            numbers(1, batch * seq_q * n_heads * head_dim),
-            numbers(2, batch * seq_k * n_kv_heads * head_dim),
-            numbers(3, batch * seq_k * n_kv_heads * value_dim),
-            numbers(4, batch * seq_q * n_heads * value_dim),
+            self.numbers(1, batch * seq_q * n_heads * head_dim),
+            self.numbers(2, batch * seq_k * n_kv_heads * head_dim),
+            self.numbers(3, batch * seq_k * n_kv_heads * value_dim),
+            self.numbers(4, batch * seq_q * n_heads * value_dim),
         ]
+    }
+
+    /// [`numbers`] of the case's own; `which` is below 256.
+    pub(crate) fn numbers(&self, which: u64, count: usize) -> Vec<f32> {
+        let all = numbers(self.stream(which), count);
+        if self.neighbour == 0 {
+            return all;
+        }
+        // Near and far ones: by up to a tenth, or by up to a thousandth.
+        let distance = 1.0 / f32::from(16u16 << (self.neighbour % 8));
+        let nudges = numbers(self.stream(which) ^ (u64::from(self.neighbour) << 40), count);
+        all.iter().zip(nudges).map(|(x, nudge)| x * (1.0 + nudge * distance)).collect()
+    }
+
+    fn stream(&self, which: u64) -> u64 {
+        (u64::from(self.seed) << 8) | which
     }
 
     /// The problem for the oracle, in f32 or f64.
@@ -176,9 +210,9 @@ impl Case {
 
     /// Whether some mask hides a pair of the call.
     pub fn hides(&self) -> impl Fn([usize; 4]) -> bool + use<'_> {
-        let pad = self.pad.map(|mask| (mask.dims, mask.values()));
-        let attn = self.attn.map(|mask| (mask.dims, mask.values()));
-        let heads = self.heads.map(|mask| (mask.dims, mask.values()));
+        let pad = self.pad.map(|mask| (mask.dims, self.hidden(mask)));
+        let attn = self.attn.map(|mask| (mask.dims, self.hidden(mask)));
+        let heads = self.heads.map(|mask| (mask.dims, self.hidden(mask)));
         move |[b, h, i, j]| {
             pad.as_ref().is_some_and(|(dims, hidden)| hidden[at(*dims, [b, j])])
                 || attn.as_ref().is_some_and(|(dims, hidden)| hidden[at(*dims, [b, i, j])])
@@ -296,13 +330,13 @@ impl Case {
     pub fn mask<B: Backend>(&self) -> Mask<B> {
         let mut mask: Mask<B> = self.rules.iter().cloned().collect();
         if let Some(dense) = self.pad {
-            mask = mask.and(Mask::block_keys(dense.tensor()));
+            mask = mask.and(Mask::block_keys(self.dense(dense)));
         }
         if let Some(dense) = self.attn {
-            mask = mask.and(Mask::block(dense.tensor::<B>()));
+            mask = mask.and(Mask::block(self.dense::<B, _>(dense)));
         }
         if let Some(dense) = self.heads {
-            mask = mask.and(Mask::block(dense.tensor::<B>()));
+            mask = mask.and(Mask::block(self.dense::<B, _>(dense)));
         }
         mask
     }
@@ -336,13 +370,13 @@ impl Case {
     /// of `burn::nn` where these say it.
     pub fn apply<B: Backend>(&self, mut input: MhaInput<B>) -> MhaInput<B> {
         if let Some(dense) = self.pad {
-            input = input.mask_pad(dense.tensor());
+            input = input.mask_pad(self.dense(dense));
         }
         if let Some(dense) = self.attn {
-            input = input.mask_attn(dense.tensor());
+            input = input.mask_attn(self.dense(dense));
         }
         if let Some(dense) = self.heads {
-            input = input.mask(Mask::block(dense.tensor::<B>()));
+            input = input.mask(Mask::block(self.dense::<B, _>(dense)));
         }
         for rule in &self.rules {
             input = input.mask(rule.clone().into());
@@ -361,7 +395,7 @@ impl Case {
 
     /// The padding mask.
     pub fn pad_tensor<B: Backend>(&self) -> Tensor<B, 2, Bool> {
-        self.pad.expect("the case has padding").tensor()
+        self.dense(self.pad.expect("the case has padding"))
     }
 
     /// The head scales.
@@ -453,14 +487,23 @@ impl Case {
         all.iter().enumerate().map(place).filter(move |([.., j], _)| *j < seq_k)
     }
 
-    fn bias_values(&self, dims: [usize; 4]) -> Vec<f32> {
-        numbers(5, dims.iter().product())
+    /// What a dense mask hides.
+    pub(crate) fn hidden<const D: usize>(&self, mask: Dense<D>) -> Vec<bool> {
+        coins(self.stream(6 + D as u64), mask.dims.iter().product(), mask.percent)
+    }
+
+    fn dense<B: Backend, const D: usize>(&self, mask: Dense<D>) -> Tensor<B, D, Bool> {
+        bools(&self.hidden(mask), mask.dims)
+    }
+
+    pub(crate) fn bias_values(&self, dims: [usize; 4]) -> Vec<f32> {
+        self.numbers(5, dims.iter().product())
     }
 
     /// Numbers of T5's table; none for other cases.
     pub fn table_values(&self) -> Vec<f32> {
         match &self.position {
-            Position::T5(buckets) => numbers(11, buckets.n_buckets * self.sizes.n_heads),
+            Position::T5(buckets) => self.numbers(11, buckets.n_buckets * self.sizes.n_heads),
             _ => Vec::new(),
         }
     }
@@ -468,26 +511,16 @@ impl Case {
     /// Numbers of the memory's keys (0) or values (1).
     pub fn memory_values(&self, which: usize) -> Vec<f32> {
         let Sizes { n_kv_heads, head_dim, value_dim, .. } = self.sizes;
-        numbers(12 + which as u64, self.bias_kv * n_kv_heads * [head_dim, value_dim][which])
+        self.numbers(12 + which as u64, self.bias_kv * n_kv_heads * [head_dim, value_dim][which])
     }
 
     /// Numbers of the sinks.
     pub fn sink_values(&self) -> Vec<f32> {
-        numbers(14, self.sizes.n_heads)
+        self.numbers(14, self.sizes.n_heads)
     }
 
     fn head_scale_values(&self) -> Vec<f32> {
-        numbers(15, self.sizes.n_heads)
-    }
-}
-
-impl<const D: usize> Dense<D> {
-    fn values(&self) -> Vec<bool> {
-        coins(6 + D as u64, self.dims.iter().product(), self.percent)
-    }
-
-    fn tensor<B: Backend>(&self) -> Tensor<B, D, Bool> {
-        bools(&self.values(), self.dims)
+        self.numbers(15, self.sizes.n_heads)
     }
 }
 

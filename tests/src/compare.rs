@@ -19,7 +19,12 @@ pub fn as_accurate_as_textbook(
     oracle: &[f64],
     magnitude: f64,
 ) -> Result<(), String> {
-    let (ours, theirs) = (max_error(out, oracle), max_error(textbook, oracle));
+    accurate(max_error(out, oracle), max_error(textbook, oracle), magnitude)
+}
+
+/// Whether an error of `ours` is at most twice that of `theirs`, the textbook formula's, and a
+/// rounding.
+pub(crate) fn accurate(ours: f64, theirs: f64, magnitude: f64) -> Result<(), String> {
     let one_rounding = f64::from(f32::EPSILON) * magnitude;
     if ours <= 2.0 * theirs + one_rounding {
         return Ok(());

@@ -11,7 +11,7 @@ use mha::{Gate, HeadNorm, MultiHeadAttention, Position, QkNorm, RotaryLayout, Si
 use num_traits::Float;
 
 use crate::case::convert;
-use crate::{Case, numbers, tensor};
+use crate::{Case, tensor};
 
 /// The inputs and parameters of one call of a module, in plain numbers.
 #[derive(Debug, Clone)]
@@ -60,13 +60,13 @@ impl<T: Float + From<f32>> Layer<T> {
             Gate::Elementwise => shapes.push([d_model, n_heads * value_dim]),
             other => panic!("the tests do not know {other:?}"),
         }
-        let draw = |seed: usize, count| convert::<T>(&numbers(seed as u64, count));
+        let draw = |which: usize, count| convert::<T>(&case.numbers(which as u64, count));
         // Weights of ±1.5/√d_input keep every product of the size of its input; shrunk in f32, so
         // that both precisions start from the same numbers.
         let weight = |index: usize| {
             let [d_input, d_output] = shapes[index];
             let shrink = 1.0 / (d_input as f32).sqrt();
-            let all = numbers(31 + index as u64, d_input * d_output).into_iter();
+            let all = case.numbers(31 + index as u64, d_input * d_output).into_iter();
             all.map(|x| (x * shrink).into()).collect()
         };
         let rows = [batch * seq_q, batch * seq_k, batch * seq_k];
@@ -75,7 +75,7 @@ impl<T: Float + From<f32>> Layer<T> {
             inputs: [0, 1, 2].map(|index| draw(21 + index, rows[index] * shapes[index][0])),
             weights: (0..shapes.len()).map(weight).collect(),
             biases: (0..shapes.len()).map(|index| draw(41 + index, shapes[index][1])).collect(),
-            norms: [51, 53].map(|seed| [draw(seed, head_dim), draw(seed + 1, head_dim)]),
+            norms: [51, 53].map(|which| [draw(which, head_dim), draw(which + 1, head_dim)]),
             shapes,
         }
     }
@@ -280,7 +280,8 @@ impl<T: Float + From<f32>> Layer<T> {
         let Position::Rotary(rotary) = &self.case.position else { return None };
         let Sizes { batch, n_heads, n_kv_heads, seq_q, seq_k, head_dim, .. } = self.case.sizes;
         let number = |x: f64| <T as num_traits::NumCast>::from(x).expect("a number");
-        let length = seq_k.max(seq_q);
+        // The last position and one; the last query stands at the last key.
+        let length = seq_k;
         Some(Turn {
             dims: [[batch, seq_q, n_heads, head_dim], [batch, seq_k, n_kv_heads, head_dim]][which],
             width: rotary.width.unwrap_or(head_dim),

@@ -5,9 +5,11 @@ mod backends;
 mod case;
 mod cases;
 mod compare;
+mod draw;
 mod layer;
 mod numbers;
 mod rules;
+mod yardstick;
 
 pub use backends::{AnyBackend, bools, floats, tensor};
 pub use case::{Case, Dense, Leaves};
@@ -16,9 +18,11 @@ pub use compare::{
     as_accurate_as_textbook, assert_as_accurate_as_textbook, assert_close, assert_same, largest,
     max_error, wide,
 };
+pub use draw::{CacheKind, Pieces, any_case, for_all_draws, pieces, seed};
 pub use layer::{Layer, Named, module_gradients};
 pub use numbers::{coins, numbers};
 pub use rules::{sees, slopes};
+pub use yardstick::Yardstick;
 
 /// The code in the README runs.
 #[cfg(doctest)]

@@ -152,6 +152,12 @@ impl<B: Backend> MhaInput<B> {
 
     /// Self-attention on a single sequence, `[seq, d_model]`: a batch of one.
     pub fn unbatched(tokens: Tensor<B, 2>) -> Self {
+        let [seq, d_model] = tokens.dims();
+        if seq == 0 {
+            // Burn's reshape reads an axis of 0 as "as it was", and takes that of d_model.
+            let like = (&tokens.device(), tokens.dtype());
+            return Self::self_attn(Tensor::zeros([1, seq, d_model], like));
+        }
         Self::self_attn(tokens.unsqueeze_dim(0))
     }
 

@@ -4,6 +4,7 @@ use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearRecord};
 use burn::tensor::{Tensor, backend::Backend};
 
+use crate::attention::check::like;
 use crate::error::check_shape;
 use crate::module::MultiHeadAttentionRecord;
 use crate::norm::{HeadNorm, HeadNormRecord};
@@ -62,8 +63,8 @@ impl<B: Backend> MultiHeadAttention<B> {
         Ok(self.clone().load_record(record))
     }
 
-    /// Whether every parameter is there that the configuration asked for: Burn's `load_record` takes
-    /// those out that a record lacks.
+    /// Whether every parameter is there that the configuration asked for, and the layers agree: Burn's
+    /// `load_record` takes those out that a record lacks, and a mapper may have cast or moved some.
     pub(crate) fn check_parameters(&self) -> Result<(), Error> {
         let settings = &self.settings;
         let slots = settings.bias_kv > 0;
@@ -79,8 +80,28 @@ impl<B: Backend> MultiHeadAttention<B> {
         ];
         match asked.into_iter().find(|(_, asked, there)| *asked && !there) {
             Some((name, ..)) => Err(missing(name)),
-            None => Ok(()),
+            None => self.check_layers(),
         }
+    }
+
+    /// Whether all layers have the element type and the device of the query's weight.
+    fn check_layers(&self) -> Result<(), Error> {
+        let first = self.query.weight.val();
+        let layers = [
+            ("query.weight", "query.bias", Some(&self.query)),
+            ("key.weight", "key.bias", Some(&self.key)),
+            ("value.weight", "value.bias", Some(&self.value)),
+            ("output.weight", "output.bias", Some(&self.output)),
+            ("gate.weight", "gate.bias", self.gate.as_ref()),
+        ];
+        for (weight, bias, layer) in layers {
+            let Some(layer) = layer else { continue };
+            like(weight, &layer.weight.val(), "query.weight", &first)?;
+            if let Some(tensor) = &layer.bias {
+                like(bias, &tensor.val(), "query.weight", &first)?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -3,11 +3,11 @@
 
 use burn::tensor::Tensor;
 use burn::tensor::backend::{AutodiffBackend, Backend};
-use mha::oracle::{Output, Sizes};
-use mha::{Attention, MhaInput, Weights, attention};
+use mha::oracle::Sizes;
+use mha::{MhaInput, Weights, attention};
 use mha_tests::{
-    Case, Layer, Leaves, as_accurate_as_textbook, assert_as_accurate_as_textbook, cases, floats,
-    largest, module_gradients, on_every_backend, tensor, wide,
+    Case, Layer, Leaves, Named, Yardstick, cases, floats, module_gradients, on_every_backend,
+    tensor, wide,
 };
 
 on_every_backend!(function, function_without_autodiff, module, module_averages_heads);
@@ -23,39 +23,25 @@ fn inputs<B: Backend>(case: &Case) -> [Tensor<B, 4>; 3] {
     ]
 }
 
-fn check_output<B: Backend>(case: &Case, out: Attention<B>) {
-    let exact = case.oracle::<f64>().forward();
-    let textbook = case.oracle::<f32>().forward();
-    let check = |what, ours: &[f32], theirs: &[f32], exact: &[f64]| {
-        let name = format!("{}, {what}", case.name);
-        assert_as_accurate_as_textbook(&name, ours, theirs, exact);
-    };
-    check("context", &floats(out.context), &textbook.context, &exact.context);
-    let weights = floats(out.weights.expect("the case asks for weights"));
-    check("weights", &weights, &textbook.weights, &exact.weights);
-    check_lse(case, &floats(out.lse.expect("the case asks for them")), &textbook, &exact);
-}
-
-/// -∞ exactly where the oracle has it, and close elsewhere.
-fn check_lse(case: &Case, ours: &[f32], textbook: &Output<f32>, exact: &Output<f64>) {
-    let finite = |x: &f64| x.is_finite();
-    let there: Vec<bool> = exact.lse.iter().map(finite).collect();
-    for (ours, exact) in ours.iter().zip(&exact.lse).filter(|(_, exact)| !exact.is_finite()) {
-        assert_eq!(f64::from(*ours), *exact, "{}, lse", case.name);
-    }
-    let pick = |all: &[f32]| -> Vec<f32> {
-        all.iter().zip(&there).filter(|(_, there)| **there).map(|(&x, _)| x).collect()
-    };
-    let exact: Vec<f64> = exact.lse.iter().copied().filter(finite).collect();
-    let name = format!("{}, lse", case.name);
-    assert_as_accurate_as_textbook(&name, &pick(ours), &pick(&textbook.lse), &exact);
+/// What a call returned, by name.
+fn outputs<B: Backend>(
+    context: Vec<f32>,
+    weights: Option<Tensor<B, 4>>,
+    lse: Option<Tensor<B, 3>>,
+) -> Named<f32> {
+    let weights = floats(weights.expect("the case asks for weights"));
+    let lse = floats(lse.expect("the case asks for them"));
+    let all = [("context", context), ("weights", weights), ("lse", lse)];
+    all.map(|(name, numbers)| (name.to_string(), numbers)).into()
 }
 
 fn function_without_autodiff<B: AutodiffBackend>() {
     for case in function_cases().iter().filter(|case| case.dropout.is_none()) {
         let [query, key, value] = inputs::<B::InnerBackend>(case);
         let (options, _) = case.options();
-        check_output(case, attention(query, key, value, &options));
+        let out = attention(query, key, value, &options);
+        let ours = outputs(floats(out.context), out.weights, out.lse);
+        Yardstick::of_function(case, 0).check(&ours);
     }
 }
 
@@ -72,41 +58,36 @@ fn function<B: AutodiffBackend>() {
 
 /// Values and all gradients of one call of the function.
 pub(crate) fn check_function<B: AutodiffBackend>(case: &Case) {
+    check_function_near::<B>(case, 0);
+}
+
+/// [`check_function`], with the textbook's error looked for in `neighbours` too.
+pub(crate) fn check_function_near<B: AutodiffBackend>(case: &Case, neighbours: u32) {
     let [query, key, value] = inputs::<B>(case);
     let (options, Leaves { bias, table, memory, sinks, head_scale }) = case.options();
     let out = attention(query.clone(), key.clone(), value.clone(), &options);
-    check_output(case, out.clone());
-
-    let [.., d_context] = case.inputs();
-    let d_context = tensor::<B, 4, _>(&d_context, out.context.dims());
-    let gradients = (out.context * d_context).sum().backward();
-    let [.., d_context] = case.inputs();
-    let exact = case.named(&case.oracle::<f64>().backward(&wide(&d_context)));
-    let textbook = case.named(&case.oracle::<f32>().backward(&d_context));
-    let mut ours = Vec::new();
-    macro_rules! add {
-        ($($name:literal: $tensor:expr),+ $(,)?) => {
-            $(if let Some(tensor) = $tensor {
-                ours.push(($name, floats(tensor.grad(&gradients).expect("a gradient"))));
-            })+
-        };
-    }
-    let (memory_key, memory_value) = memory.map(|[key, value]| (key, value)).unzip();
-    add!(
-        "query": Some(query), "key": Some(key), "value": Some(value), "bias": bias, "table": table,
-        "memory key": memory_key, "memory value": memory_value, "sinks": sinks,
-        "head scale": head_scale,
-    );
-    assert_eq!(ours.len(), exact.len(), "{}: every input has a gradient", case.name);
-    for (name, ours) in ours {
-        macro_rules! of {
-            ($all:ident) => {
-                &$all.iter().find(|(other, _)| other == name).expect("the oracle has it").1
+    let mut ours = outputs(floats(out.context.clone()), out.weights, out.lse);
+    let yardstick = Yardstick::of_function(case, neighbours);
+    if case.has_pairs() {
+        let [.., d_context] = case.inputs();
+        let d_context = tensor::<B, 4, _>(&d_context, out.context.dims());
+        let gradients = (out.context * d_context).sum().backward();
+        macro_rules! add {
+            ($($name:literal: $tensor:expr),+ $(,)?) => {
+                $(if let Some(gradient) = $tensor.and_then(|tensor| tensor.grad(&gradients)) {
+                    ours.push((concat!("gradient of ", $name).to_string(), floats(gradient)));
+                })+
             };
         }
-        let what = format!("{}, gradient of {name}", case.name);
-        assert_as_accurate_as_textbook(&what, &ours, of!(textbook), of!(exact));
+        let (memory_key, memory_value) = memory.map(|[key, value]| (key, value)).unzip();
+        add!(
+            "query": Some(query), "key": Some(key), "value": Some(value), "bias": bias,
+            "table": table, "memory key": memory_key, "memory value": memory_value,
+            "sinks": sinks, "head scale": head_scale,
+        );
+        yardstick.check_all_are_there(&ours, |_| true);
     }
+    yardstick.check(&ours);
 }
 
 /// The module of a case and its input.
@@ -128,46 +109,27 @@ fn module<B: AutodiffBackend>() {
 
 /// Values and all gradients of one call of a module.
 pub(crate) fn check_module<B: AutodiffBackend>(case: &Case) {
-    let (exact, textbook) = (Layer::<f64>::new(case), Layer::<f32>::new(case));
-    let (module, input, inputs) = call::<B>(case, &textbook);
+    check_module_near::<B>(case, 0);
+}
+
+/// [`check_module`], with the textbook's error looked for in `neighbours` too.
+pub(crate) fn check_module_near<B: AutodiffBackend>(case: &Case, neighbours: u32) {
+    let (module, input, inputs) = call::<B>(case, &Layer::new(case));
     let out = module.forward(input.weights(Weights::PerHead).lse());
-
-    let (exact_out, textbook_out): (Output<f64>, Output<f32>) =
-        (exact.forward(), textbook.forward());
-    let check = |what: &str, ours: &[f32], theirs: &[f32], exact: &[f64]| {
-        let name = format!("{}, {what}", case.name);
-        assert_as_accurate_as_textbook(&name, ours, theirs, exact);
-    };
-    check("context", &floats(out.context.clone()), &textbook_out.context, &exact_out.context);
-    let weights = floats(out.weights.expect("weights were asked for"));
-    check("weights", &weights, &textbook_out.weights, &exact_out.weights);
-    check_lse(case, &floats(out.lse.expect("asked for")), &textbook_out, &exact_out);
-
-    let d_output = mha_tests::numbers(9, exact_out.context.len());
-    let dims = out.context.dims();
-    let gradients = (out.context * tensor::<B, 3, _>(&d_output, dims)).sum().backward();
-    let read = |data: burn::tensor::TensorData| data.to_vec::<f32>().expect("it holds f32");
-    let ours = module_gradients(&module, &inputs, &gradients, read);
-    let d_exact = wide(&d_output);
-    let (theirs, terms) = (textbook.backward(&d_output), exact.backward_magnitudes(&d_exact));
-    let exact = exact.backward(&d_exact);
-    for (name, ours) in &ours {
-        macro_rules! of {
-            ($all:ident) => {
-                &$all.iter().find(|(other, _)| other == name).expect("the oracle has it").1
-            };
-        }
-        // The projections and the attention between them: three stages, each with its rounding.
-        let magnitude = 3.0 * largest(of!(terms));
-        if let Err(error) = as_accurate_as_textbook(ours, of!(theirs), of!(exact), magnitude) {
-            panic!("{}, gradient of {name}: {error}", case.name);
-        }
+    let mut ours = outputs(floats(out.context.clone()), out.weights, out.lse);
+    let yardstick = Yardstick::of_module(case, neighbours);
+    if case.has_pairs() {
+        let d_output = tensor::<B, 3, _>(&case.d_output(), out.context.dims());
+        let gradients = (out.context * d_output).sum().backward();
+        let read = |data: burn::tensor::TensorData| data.to_vec::<f32>().expect("it holds f32");
+        let gradients = module_gradients(&module, &inputs, &gradients, read).into_iter();
+        ours.extend(gradients.map(|(name, gradient)| (format!("gradient of {name}"), gradient)));
+        let has_shift = matches!(case.qk_norm, Some(mha::QkNorm::Layer { .. }));
+        yardstick.check_all_are_there(&ours, |name| {
+            !name.ends_with("head_scale") && (has_shift || !name.ends_with("norm.beta"))
+        });
     }
-    let has_shift = matches!(case.qk_norm, Some(mha::QkNorm::Layer { .. }));
-    let expected = exact
-        .iter()
-        .filter(|(name, _)| *name != "head_scale" && (has_shift || !name.ends_with("norm.beta")));
-    assert_eq!(ours.len(), expected.count(), "{}: every parameter has a gradient", case.name);
+    yardstick.check(&ours);
 }
 
 fn module_averages_heads<B: AutodiffBackend>() {

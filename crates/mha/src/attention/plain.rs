@@ -116,6 +116,9 @@ fn weigh<B: Backend>(
 /// What is added to the scores, `[batch or 1, n_heads or 1, rows or 1, seq_k or 1]` each.
 fn biases<B: Backend>(problem: &Problem<B>) -> Vec<(&'static str, Tensor<B, 4>)> {
     let Problem { query, frame, options, .. } = problem;
+    if problem.sizes.seq_k == 0 {
+        return Vec::new(); // only the memory's keys, which have none
+    }
     let dtype = at_least_f32(query.dtype());
     let alibi = options
         .alibi
@@ -126,9 +129,6 @@ fn biases<B: Backend>(problem: &Problem<B>) -> Vec<(&'static str, Tensor<B, 4>)>
         .clone()
         .map(|(buckets, table)| ("T5", distance::t5(&buckets, in_f32(table), frame)));
     let given = options.bias.clone().map(|bias| ("bias", in_f32(bias)));
-    if problem.sizes.seq_k == 0 {
-        return Vec::new(); // only the memory's keys, which have none
-    }
     [alibi, t5, given].into_iter().flatten().collect()
 }
 
@@ -175,6 +175,9 @@ fn grouped_matmul<B: Backend>(left: Tensor<B, 4>, right: Tensor<B, 4>) -> Tensor
 }
 
 pub(crate) fn in_f32<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> Tensor<B, D> {
+    if let DType::QFloat(_) = tensor.dtype() {
+        return tensor.dequantize(); // a parameter in 8 bits
+    }
     let dtype = at_least_f32(tensor.dtype());
     if tensor.dtype() == dtype { tensor } else { tensor.cast(dtype) }
 }
