@@ -28,3 +28,18 @@ pub use yardstick::Yardstick;
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+/// The code in the pages of `docs/` runs.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../docs/architecture.md")]
+    struct Architecture;
+    #[doc = include_str!("../../docs/capabilities.md")]
+    struct Capabilities;
+    #[doc = include_str!("../../docs/coming-from.md")]
+    struct ComingFrom;
+    #[doc = include_str!("../../docs/conventions.md")]
+    struct Conventions;
+    #[doc = include_str!("../../docs/model-families.md")]
+    struct ModelFamilies;
+}

@@ -100,7 +100,8 @@ impl<B: Backend> MultiHeadAttention<B> {
         Ok([query.clone(), none(d_key), none(d_value)])
     }
 
-    fn new_sizes(
+    /// The sizes of a call, if its tokens fit the module and one another.
+    pub(crate) fn new_sizes(
         &self,
         query: &Tensor<B, 3>,
         key: &Tensor<B, 3>,

@@ -106,6 +106,17 @@ pub(crate) fn check_shape<const D: usize>(
     if fits { Ok(()) } else { Err(shape_error(name, axes, expected, actual, false)) }
 }
 
+/// [`check_shape`] for what has no `try_` twin.
+#[track_caller]
+pub(crate) fn expect_shape<const D: usize>(
+    name: &str,
+    axes: [&'static str; D],
+    expected: [usize; D],
+    actual: [usize; D],
+) {
+    check_shape(name, axes, expected, actual).unwrap_or_else(|error| panic!("{error}"));
+}
+
 /// Checks that a tensor has the shape `expected`, where any of its axes may also be 1.
 pub(crate) fn check_broadcast<const D: usize>(
     name: &str,

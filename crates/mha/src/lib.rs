@@ -7,15 +7,25 @@
 //!
 //! - The batch comes first: tokens are `[batch, seq, d_model]`, split heads `[batch, seq, n_heads,
 //!   head_dim]`.
-//! - Masks are `true` where attention is forbidden (Burn's sense; PyTorch's
-//!   `scaled_dot_product_attention` and JAX mean the opposite).
-//! - Causal aligns at the bottom right: query `i` sees key `j` when `j <= i + seq_k - seq_q`.
-//! - Scores are scaled (by 1/√head_dim), then capped, then the bias is added, then hidden pairs leave.
+//! - A mask's name says what `true` means: [`Mask::block`] hides (Burn's sense), [`Mask::keep`] shows
+//!   (that of PyTorch's `scaled_dot_product_attention` and of JAX). Stored masks hide.
+//! - Masks and biases of -∞ add up: what any of them hides is hidden, whatever the others say. Any of
+//!   their axes may be 1 and stands for all of its positions.
+//! - Query `i` stands at key position `i + offset`; the default, `seq_k - seq_q`, has the last query at
+//!   the last key. Causal masks, windows, distances and rotary positions count from there.
+//! - With a cache, positions count true tokens, and masks and bias span the new queries and all keys.
+//! - Queries and keys are normalized, then rotated. Scores are scaled (by 1/√head_dim), then capped, then
+//!   biases are added, then hidden pairs leave, then the sink joins the denominator. Dropout, values,
+//!   head scale, gate and output projection follow.
+//! - Learned keys and the zero key stand behind the others, without mask, bias or position.
 //! - With fewer key heads, query head `h` reads key head `h / (n_heads / n_kv_heads)`.
 //! - A query that sees no key gets zeros, never NaN, and no gradient passes through it. A key
 //!   hidden from every query may hold anything, NaN too; one that some query sees must be finite.
-//! - Dropout drops weights after the softmax, on backends with autodiff only.
-//! - Scores and softmax are computed in f32 for f16, bf16 and f32, in f64 for f64.
+//! - Dropout drops weights after the softmax, on backends with autodiff only; its pattern is a function
+//!   of the seed and the pair. Returned weights are those before dropout, unless asked otherwise.
+//! - Scores and softmax are computed in f32 for f16, bf16 and f32, in f64 for f64; so are the weights and
+//!   log-sum-exps that are returned.
+//! - An error names the argument, its axes, what was expected and what came; what panics says the same.
 //!
 //! # Example
 //!
@@ -49,6 +59,7 @@ mod mask;
 mod module;
 mod norm;
 pub mod oracle;
+mod parameters;
 mod place;
 mod position;
 mod record;

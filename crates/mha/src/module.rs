@@ -5,6 +5,7 @@ use burn::nn::Linear;
 use burn::tensor::{Tensor, backend::Backend};
 
 use crate::attention::{Attention, Problem, Trace, plain};
+use crate::error::expect_shape;
 use crate::gate::gated;
 use crate::norm::HeadNorm;
 use crate::settings::Settings;
@@ -150,18 +151,29 @@ impl<B: Backend> MultiHeadAttention<B> {
 
     /// Step 1: query, key and value, each `[batch, seq, features]`, times their weights:
     /// `[batch, seq, heads * head_dim]`.
+    ///
+    /// # Panics
+    ///
+    /// When a shape, an element type or a device does not fit, as [`forward`](Self::forward).
+    #[track_caller]
     pub fn project(
         &self,
         query: Tensor<B, 3>,
         key: Tensor<B, 3>,
         value: Tensor<B, 3>,
     ) -> [Tensor<B, 3>; 3] {
+        self.new_sizes(&query, &key, &value).unwrap_or_else(|error| panic!("{error}"));
         [linear(&self.query, query), linear(&self.key, key), linear(&self.value, value)]
     }
 
     /// Step 2: one slice of features per head, `[batch, seq, n_heads, head_dim]` for the query,
     /// `[batch, seq, n_kv_heads, head_dim]` for the key and `[batch, seq, n_kv_heads, value_dim]` for
     /// the value.
+    ///
+    /// # Panics
+    ///
+    /// When one does not have the features of all its heads.
+    #[track_caller]
     pub fn split_heads(
         &self,
         query: Tensor<B, 3>,
@@ -169,21 +181,31 @@ impl<B: Backend> MultiHeadAttention<B> {
         value: Tensor<B, 3>,
     ) -> [Tensor<B, 4>; 3] {
         let Widths { n_heads, n_kv_heads, head_dim, value_dim, .. } = self.settings.widths;
-        let split = |x: Tensor<B, 3>, heads: usize, width: usize| {
+        let split = |name, x: Tensor<B, 3>, heads: usize, width: usize| {
             let [batch, seq, _] = x.dims();
+            let axes = ["batch", "seq", "features of all heads"];
+            expect_shape(name, axes, [batch, seq, heads * width], x.dims());
             x.reshape([batch, seq, heads, width])
         };
         [
-            split(query, n_heads, head_dim),
-            split(key, n_kv_heads, head_dim),
-            split(value, n_kv_heads, value_dim),
+            split("query", query, n_heads, head_dim),
+            split("key", key, n_kv_heads, head_dim),
+            split("value", value, n_kv_heads, value_dim),
         ]
     }
 
     /// Step 4: `[batch, seq, n_heads, value_dim]` to `[batch, seq, n_heads * value_dim]`, the heads
     /// side by side.
+    ///
+    /// # Panics
+    ///
+    /// When heads or features are not as many as the module has.
+    #[track_caller]
     pub fn merge_heads(&self, context: Tensor<B, 4>) -> Tensor<B, 3> {
-        let [batch, seq, n_heads, value_dim] = context.dims();
+        let [batch, seq, ..] = context.dims();
+        let (n_heads, value_dim) = (self.n_heads(), self.value_dim());
+        let axes = ["batch", "seq", "n_heads", "value_dim"];
+        expect_shape("context", axes, [batch, seq, n_heads, value_dim], context.dims());
         context.reshape([batch, seq, n_heads * value_dim])
     }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::attention::plain::in_f32;
+use crate::error::expect_shape;
 
 /// How queries and keys are normalized, each over the features of a head, before positions are
 /// rotated in. All have a learned factor for each feature, which starts at 1.
@@ -94,12 +95,19 @@ pub struct HeadNorm<B: Backend> {
 impl<B: Backend> HeadNorm<B> {
     /// Normalizes each head's features, `[batch, seq, heads, head_dim]`; computed in f32 for f16 and
     /// bf16.
+    ///
+    /// # Panics
+    ///
+    /// When the heads are not as wide as the factors.
+    #[track_caller]
     pub fn forward(&self, heads: Tensor<B, 4>) -> Tensor<B, 4> {
         let (dims, dtype) = (heads.dims(), heads.dtype());
+        let ([batch, seq, n_heads, _], [head_dim]) = (dims, self.gamma.dims());
+        let axes = ["batch", "seq", "heads", "head_dim"];
+        expect_shape("heads", axes, [batch, seq, n_heads, head_dim], dims);
         if dims.contains(&0) {
             return heads; // Burn's backends refuse tensors without elements
         }
-        let [.., head_dim] = dims;
         let x = in_f32(heads);
         let x = match self.norm {
             QkNorm::Rms { epsilon } => unit(x, 1.0 / head_dim as f64, epsilon),

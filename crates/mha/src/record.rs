@@ -4,11 +4,10 @@ use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearRecord};
 use burn::tensor::{Tensor, backend::Backend};
 
-use crate::attention::check::like;
 use crate::error::check_shape;
 use crate::module::MultiHeadAttentionRecord;
 use crate::norm::{HeadNorm, HeadNormRecord};
-use crate::{Error, Gate, MultiHeadAttention, Position, Sink};
+use crate::{Error, MultiHeadAttention};
 
 impl<B: Backend> MultiHeadAttention<B> {
     /// A copy of this module with the record's parameters, or an error that names the parameter
@@ -62,50 +61,9 @@ impl<B: Backend> MultiHeadAttention<B> {
         check_optional("sinks", ["n_heads"], &self.sinks, &record.sinks)?;
         Ok(self.clone().load_record(record))
     }
-
-    /// Whether every parameter is there that the configuration asked for, and the layers agree: Burn's
-    /// `load_record` takes those out that a record lacks, and a mapper may have cast or moved some.
-    pub(crate) fn check_parameters(&self) -> Result<(), Error> {
-        let settings = &self.settings;
-        let slots = settings.bias_kv > 0;
-        let table = matches!(settings.position, Position::T5(_));
-        let asked = [
-            ("gate", settings.gate != Gate::None, self.gate.is_some()),
-            ("query_norm", settings.qk_norm, self.query_norm.is_some()),
-            ("key_norm", settings.qk_norm, self.key_norm.is_some()),
-            ("bias_k", slots, self.bias_k.is_some()),
-            ("bias_v", slots, self.bias_v.is_some()),
-            ("relative_bias", table, self.relative_bias.is_some()),
-            ("sinks", settings.sink == Sink::Learned, self.sinks.is_some()),
-        ];
-        match asked.into_iter().find(|(_, asked, there)| *asked && !there) {
-            Some((name, ..)) => Err(missing(name)),
-            None => self.check_layers(),
-        }
-    }
-
-    /// Whether all layers have the element type and the device of the query's weight.
-    fn check_layers(&self) -> Result<(), Error> {
-        let first = self.query.weight.val();
-        let layers = [
-            ("query.weight", "query.bias", Some(&self.query)),
-            ("key.weight", "key.bias", Some(&self.key)),
-            ("value.weight", "value.bias", Some(&self.value)),
-            ("output.weight", "output.bias", Some(&self.output)),
-            ("gate.weight", "gate.bias", self.gate.as_ref()),
-        ];
-        for (weight, bias, layer) in layers {
-            let Some(layer) = layer else { continue };
-            like(weight, &layer.weight.val(), "query.weight", &first)?;
-            if let Some(tensor) = &layer.bias {
-                like(bias, &tensor.val(), "query.weight", &first)?;
-            }
-        }
-        Ok(())
-    }
 }
 
-fn missing(name: impl Into<String>) -> Error {
+pub(crate) fn missing(name: impl Into<String>) -> Error {
     Error::Record { name: name.into(), expected: "a parameter", actual: "none" }
 }
 

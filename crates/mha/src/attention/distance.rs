@@ -39,10 +39,9 @@ pub(crate) fn t5<B: Backend>(
     for b in 0..entries {
         for i in 0..rows {
             let query = frame.query_position(b, i);
-            index.extend(
-                (0..frame.seq_k)
-                    .map(|j| buckets.bucket(frame.key_position(j) as i64 - query) as i32),
-            );
+            index.extend((0..frame.seq_k).map(|j| {
+                buckets.bucket((frame.key_position(j) as i64).saturating_sub(query)) as i32
+            }));
         }
     }
     let count = index.len();

@@ -3,6 +3,7 @@
 use burn::tensor::{Tensor, backend::Backend};
 
 use super::Attention;
+use super::check::like;
 use super::plain::in_f32;
 use crate::Error;
 use crate::error::check_shape;
@@ -21,7 +22,7 @@ use crate::error::check_shape;
 ///
 /// # Errors
 ///
-/// When there is no part, a part has no lse, or shapes differ.
+/// When there is no part, a part has no lse, or shapes, element types or devices differ.
 ///
 /// Dao et al. 2022, "FlashAttention", section 3.1: <https://arxiv.org/abs/2205.14135>.
 ///
@@ -56,6 +57,7 @@ pub fn merge_attention<B: Backend>(parts: &[Attention<B>]) -> Result<Attention<B
     for part in parts {
         let axes = ["batch", "seq_q", "n_heads", "value_dim"];
         check_shape("context of a part", axes, dims, part.context.dims())?;
+        like("context of a part", &part.context, "the first part", &first.context)?;
         let lse = part.lse.clone().ok_or_else(missing)?;
         let axes = ["batch", "n_heads", "seq_q"];
         check_shape("lse of a part", axes, [batch, n_heads, seq_q], lse.dims())?;

@@ -138,7 +138,7 @@ pub fn weights_of<B: Backend>(
 ///
 /// # Panics
 ///
-/// As [`attention`].
+/// As [`attention`], with the shapes in its layout.
 #[track_caller]
 pub fn attention_heads_first<B: Backend>(
     query: Tensor<B, 4>,

@@ -108,6 +108,13 @@ fn weigh<B: Backend>(
                 Some(hidden) => fill(scores, hidden, min_float),
                 None => scores,
             };
+            let scores = if options.bias.is_some() {
+                // What a bias of -∞ hides; a row of nothing else would be NaN.
+                let hidden = scores.clone().equal_elem(f64::NEG_INFINITY);
+                fill(scores, hidden, min_float)
+            } else {
+                scores
+            };
             overwritten_softmax(scores, matches!(options.sink, SinkInput::Quiet))
         }
     }

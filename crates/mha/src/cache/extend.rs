@@ -47,7 +47,7 @@ impl<B: Backend> KvCache<B> {
         query: &Tensor<B, 3>,
         lengths: Option<&[usize]>,
     ) -> Result<Plan, Error> {
-        let &Sizes { batch, seq_k: n, .. } = new;
+        let &Sizes { batch, seq_q, seq_k: n, .. } = new;
         self.check(new, query)?;
         let seen = if self.lengths.is_empty() { vec![0; batch] } else { self.lengths.clone() };
         let lengths = new_lengths(n, batch, lengths)?;
@@ -64,6 +64,12 @@ impl<B: Backend> KvCache<B> {
 
         let even = seen.windows(2).all(|pair| pair[0] == pair[1])
             && lengths.iter().all(|&length| length == n);
+        if !even && seq_q != n && !self.is_memory() {
+            // The last query stands at the last key, and that is elsewhere in each entry.
+            let expected =
+                format!("have as many tokens as key, {n}, where entries differ in length");
+            return Err(Error::value("query", expected, seq_q));
+        }
         let mut plan = Plan {
             seq_k: longest,
             offset: Offset::BottomRight,

@@ -29,8 +29,8 @@ use crate::Error;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct T5Buckets {
-    /// Buckets of both directions together: at least 2; at least 4 and even if `bidirectional`.
-    /// Default: 32.
+    /// Buckets of both directions together: at least 2 and below 65,536; at least 4 and even if
+    /// `bidirectional`. Default: 32.
     #[serde(default = "default_n_buckets")]
     pub n_buckets: usize,
     /// The distance, in tokens, from which on all share a bucket: above half the buckets of one
@@ -113,6 +113,10 @@ impl T5Buckets {
         }
         if self.n_buckets < 2 {
             return Err(Error::value("n_buckets", "be at least 2", self.n_buckets));
+        }
+        // A table of more is no table that anyone meant, and its size must not overflow.
+        if self.n_buckets >= 65_536 {
+            return Err(Error::value("n_buckets", "be below 65536", self.n_buckets));
         }
         let exact = self.one_way() / 2;
         if self.max_distance <= exact {
