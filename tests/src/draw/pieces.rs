@@ -178,8 +178,8 @@ fn rule_of(rule: &Rule, new: &Range<usize>, keys: &[usize]) -> Rule {
         Offset::At(offset) => *offset += new.start as i64,
         Offset::PerEntry(offsets) => offsets.iter_mut().for_each(|x| *x += new.start as i64),
     };
-    // How many of the part's keys are among the first `count` of the whole.
-    let count = |count: &mut usize| *count = keys.iter().filter(|&&key| key < *count).count();
+    // Positions, of which there are no more so far, forgotten keys among them.
+    let count = |count: &mut usize| *count = new.end.min(*count);
     match &mut rule {
         Rule::Causal { offset }
         | Rule::Window { offset, .. }

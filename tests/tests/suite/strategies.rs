@@ -132,7 +132,7 @@ mod quantised {
 
         let error = max_error(&ours, &exact);
         assert!(error > 0.0, "nothing was quantised");
-        assert!(error < 0.02 * largest(&exact), "error {error} of {}", largest(&exact));
+        assert!(error < 0.05 * largest(&exact), "error {error} of {}", largest(&exact));
     }
 
     /// Norms, memory, table, sinks and gate may be in 8 bits too.
@@ -143,7 +143,7 @@ mod quantised {
             let ours = floats(quantised(module).forward(input(&device)).context);
             let error = max_error(&ours, &exact);
             assert!(error > 0.0, "nothing was quantised");
-            assert!(error < 0.02 * largest(&exact), "error {error} of {}", largest(&exact));
+            assert!(error < 0.05 * largest(&exact), "error {error} of {}", largest(&exact));
         }
     }
 }

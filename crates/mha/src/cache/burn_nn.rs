@@ -72,9 +72,9 @@ impl<B: Backend> MultiHeadAttention<B> {
         cache: &mut MhaCache<B>,
     ) -> Result<MhaOutput<B>, Error> {
         self.check_whole(&input)?;
-        if input.new_lengths.is_some() {
+        if let Some(lengths) = &input.new_lengths {
             let expected = "be left out: all tokens of the query are true ones";
-            return Err(Error::value("new_lengths", expected, "numbers"));
+            return Err(Error::value("new_lengths", expected, format!("{lengths:?}")));
         }
         let [key, value] = input.given()?;
         let ([batch, seq_q, _], [_, seq_k, d_key]) = (input.query.dims(), key.dims());

@@ -165,7 +165,7 @@ fn refused<B: AutodiffBackend>() {
         ),
         (
             input(5).new_lengths(vec![5, 4]),
-            "new_lengths must be left out: all tokens of the query are true ones, got numbers",
+            "new_lengths must be left out: all tokens of the query are true ones, got [5, 4]",
         ),
         (MhaInput::query(part(&all, 0, 5)), "key and value must be given, got a query alone"),
     ];

@@ -121,7 +121,7 @@ fn too_much<B: AutodiffBackend>() {
 fn going_back<B: AutodiffBackend>() {
     let module = module::<B>();
     let mut cache = filled(&module, KvCache::rolling(2));
-    let said = "len must be 3 in a rolling cache that has forgotten keys, got 2";
+    let said = "len must be at least 3 in a rolling cache that has forgotten keys, got 2";
     assert_says(cache.truncate(2), said);
     assert_says(cache.reorder(&[]), "entries must name at least one, got none");
     assert_says(cache.reorder(&[1, 2]), "entries must be below 2 (batch), got 2");
@@ -168,7 +168,7 @@ fn whole_sequences<B: AutodiffBackend>() {
     // What only the tokens seen before have wrong is wrong too.
     refused(
         MhaInput::new(tokens(2, 6), tokens(2, 4), tokens(2, 4)),
-        "key: expected shape [2, 6, 8] (batch, seq_k, d_key), got [2, 4, 8]",
+        "key must be longer than the 5 tokens that the cache has seen, got 4",
     );
     refused(
         MhaInput::new(tokens(2, 6), tokens(2, 6), tokens(2, 7)),
@@ -190,7 +190,6 @@ fn whole_sequences<B: AutodiffBackend>() {
     let said = "key: expected shape [2, 7, 8] (batch, seq_k, d_key), got [2, 6, 8]";
     assert_says(module.try_forward_cache(over(2, 6), &mut cross), said);
     module.forward_cache(over(2, 7), &mut cross);
-    module.forward_cache(MhaInput::query(tokens(2, 3)), &mut cross);
 }
 
 /// What a call adds, given the ids of its tokens.

@@ -147,7 +147,7 @@ fn lengths_of_a_call<B: AutodiffBackend>() {
         "query must have as many tokens as key, 5, where entries differ in length, got 1",
     );
     let mut cache = MhaCache::autoregressive();
-    let said = "new_lengths must be left out: each call brings the whole sequence, got [5, 3]";
+    let said = "new_lengths must be left out: all tokens of the query are true ones, got [5, 3]";
     let input = input().new_lengths(vec![5, 3]);
     assert_says(module.try_forward_cache(input.clone(), &mut cache), said);
     assert_eq!(panic_text(|| module.forward_cache(input, &mut cache)), said);
