@@ -82,7 +82,12 @@ impl Weights {
             Self::None | Self::PerHead | Self::PerHeadAfterDropout => weights,
             Self::Averaged | Self::AveragedAfterDropout => {
                 // A product rather than `mean_dim`: no gradient passes a reciprocal.
-                let [_, n_heads, ..] = weights.dims();
+                let [batch, n_heads, seq_q, seq_k] = weights.dims();
+                if batch * seq_q * seq_k == 0 {
+                    // Not every backend sums what has no elements.
+                    let like = (&weights.device(), weights.dtype());
+                    return Tensor::zeros([batch, 1, seq_q, seq_k], like);
+                }
                 weights.sum_dim(1).mul_scalar(1.0 / n_heads as f64)
             }
         }

@@ -103,7 +103,13 @@ impl<B: Backend> MultiHeadAttention<B> {
             cache.keys = memory;
         }
         let context = match cache.context.take() {
-            Some(context) => Tensor::cat(vec![context, out.context], 1),
+            Some(context) if batch > 0 => Tensor::cat(vec![context, out.context], 1),
+            Some(_) => {
+                // Without an entry there is nothing to put together, and not every backend would.
+                let [_, _, d_output] = out.context.dims();
+                let like = (&out.context.device(), out.context.dtype());
+                Tensor::zeros([batch, seq_q, d_output], like)
+            }
             None => out.context,
         };
         cache.context = Some(context.clone());

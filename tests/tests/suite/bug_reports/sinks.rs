@@ -122,6 +122,7 @@ fn br_30_sink_against_scores<B: AutodiffBackend>() {
     }
     assert_eq!(run(-100.0, 100.0, 2), [0.0, 0.0]);
     assert_close(&run(100.0, -100.0, 2), &[4.0, 0.0], 1e-6);
-    // A sink as strong as all of a thousand keys: a half.
-    assert_close(&run(0.0, 1000.0f32.ln(), 1000), &[2.0, -1.0], 1e-5);
+    // A sink as strong as all of a thousand keys: a half. A sum of a thousand in f32, one after the
+    // other, may be off by a few hundred roundings.
+    assert_close(&run(0.0, 1000.0f32.ln(), 1000), &[2.0, -1.0], 1e-4);
 }

@@ -1,7 +1,7 @@
 //! Cross-attention with a memory that is projected once.
 
 use burn::tensor::backend::{AutodiffBackend, Backend};
-use burn::tensor::{DType, Tensor};
+use burn::tensor::{Bool, DType, Tensor};
 use mha::{
     Gate, KvCache, Masking, MhaInput, MultiHeadAttention, MultiHeadAttentionConfig, Position,
     QkNorm, Rotary, RotaryScaling, Sink, T5Buckets, Weights,
@@ -144,7 +144,7 @@ fn memory_of_nothing<B: AutodiffBackend>() {
             let [key, value] = [D_KEY, D_VALUE].map(|d| Tensor::zeros([batch, seq_k, d], &device));
             let mut cache = module.cache_memory(key.clone(), value.clone()).unwrap();
             let query = tokens(1, batch, 3);
-            let hidden = Tensor::<_, 2>::zeros([batch, seq_k], &device).bool();
+            let hidden = Tensor::<_, 2, Bool>::empty([batch, seq_k], &device);
             let input = MhaInput::query(query.clone()).mask_pad(hidden.clone());
             let out = module.forward_cached(input.query_offset(0), &mut cache).context;
             let input = MhaInput::new(query, key, value).mask_pad(hidden).query_offset(0);
