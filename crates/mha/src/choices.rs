@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::widths::Widths;
+
 /// What joins the denominator of every softmax besides the keys, so that a head may attend to
 /// nothing: weights are e^s / (e^sink + Σ e^s).
 ///
@@ -75,4 +77,15 @@ pub enum Gate {
     PerHead,
     /// With a number for each feature of each head. Qwen3-Next has it.
     Elementwise,
+}
+
+impl Gate {
+    /// Numbers that the gate gives for a token, if there is one.
+    pub(crate) fn width(self, widths: &Widths) -> Option<usize> {
+        match self {
+            Self::None => None,
+            Self::PerHead => Some(widths.n_heads),
+            Self::Elementwise => Some(widths.n_heads * widths.value_dim),
+        }
+    }
 }

@@ -4,7 +4,7 @@ use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::{Tensor, backend::Backend};
 
-use crate::attention::{Attention, Problem, Trace, plain};
+use crate::attention::{Attention, Problem, plain};
 use crate::error::expect_shape;
 use crate::gate::gated;
 use crate::norm::HeadNorm;
@@ -91,7 +91,7 @@ impl<B: Backend> MultiHeadAttention<B> {
     /// When a shape, an element type or a device differs from what the module, the query and one
     /// another ask for, or an option has no meaning for this module.
     pub fn try_forward(&self, input: MhaInput<B>) -> Result<MhaOutput<B>, Error> {
-        self.run(input, None, &mut ())
+        self.run(input, None)
     }
 
     /// [`forward`](Self::forward) on new tokens, which join those of the cache: queries attend to all
@@ -123,15 +123,14 @@ impl<B: Backend> MultiHeadAttention<B> {
         input: MhaInput<B>,
         cache: &mut KvCache<B>,
     ) -> Result<MhaOutput<B>, Error> {
-        self.run(input, Some(cache), &mut ())
+        self.run(input, Some(cache))
     }
 
-    /// The five steps. `trace` sees what lies between the second and the fourth.
+    /// The five steps.
     pub(crate) fn run(
         &self,
         input: MhaInput<B>,
         cache: Option<&mut KvCache<B>>,
-        trace: &mut impl Trace<B>,
     ) -> Result<MhaOutput<B>, Error> {
         let (call, [query, key, value]) = self.check(input, cache.as_deref())?;
         let tokens = query.clone();
@@ -140,7 +139,7 @@ impl<B: Backend> MultiHeadAttention<B> {
         let [query, key, value] = self.split_heads(query, key, value); //              [batch, seq, heads, head_dim]
         let [query, key, value] = self.place(query, key, value, &call, cache); //      [batch, seq, heads, head_dim]
         let problem = Problem::new(query, key, value, &call.options)?;
-        let Attention { context, weights, lse } = plain::attention(problem, trace); // [batch, seq_q, n_heads, value_dim]
+        let Attention { context, weights, lse } = plain::attention(problem, &mut ()); // [batch, seq_q, n_heads, value_dim]
         let context = self.merge_heads(self.gated(context, tokens)); //                [batch, seq_q, n_heads * value_dim]
         let context = linear(&self.output, context); //                                [batch, seq_q, d_output]
 

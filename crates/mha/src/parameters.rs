@@ -1,12 +1,10 @@
 //! Whether a module's parameters are those that its configuration asked for.
 
 use burn::module::Param;
-use burn::nn::Linear;
 use burn::tensor::{Tensor, backend::Backend};
 
 use crate::attention::check::like;
 use crate::error::check_shape;
-use crate::norm::HeadNorm;
 use crate::record::missing;
 use crate::settings::Settings;
 use crate::widths::Widths;
@@ -31,22 +29,28 @@ impl<B: Backend> MultiHeadAttention<B> {
         ];
         match asked.into_iter().find(|(_, asked, there)| *asked && !there) {
             Some((name, ..)) => Err(missing(name)),
-            None => self.check_shapes().and_then(|()| self.check_layers()),
+            None => self.check_layers().and_then(|()| self.check_others()),
         }
     }
 
-    /// Whether all layers have the element type and the device of the query's weight.
+    /// Whether all layers have their shapes, and the element type and device of the query's weight.
     fn check_layers(&self) -> Result<(), Error> {
+        let Settings { widths, gate, .. } = &self.settings;
+        let [query, key, value, output] = widths.projections();
+        let gate_dims = [widths.d_model, gate.width(widths).unwrap_or(0)];
         let first = self.query.weight.val();
         let layers = [
-            ("query.weight", "query.bias", Some(&self.query)),
-            ("key.weight", "key.bias", Some(&self.key)),
-            ("value.weight", "value.bias", Some(&self.value)),
-            ("output.weight", "output.bias", Some(&self.output)),
-            ("gate.weight", "gate.bias", self.gate.as_ref()),
+            ("query.weight", "query.bias", Some(&self.query), query),
+            ("key.weight", "key.bias", Some(&self.key), key),
+            ("value.weight", "value.bias", Some(&self.value), value),
+            ("output.weight", "output.bias", Some(&self.output), output),
+            ("gate.weight", "gate.bias", self.gate.as_ref(), gate_dims),
         ];
-        for (weight, bias, layer) in layers {
+        for (weight, bias, layer, [d_input, d_output]) in layers {
             let Some(layer) = layer else { continue };
+            let axes = ["d_input", "d_output"];
+            check_shape(weight, axes, [d_input, d_output], layer.weight.dims())?;
+            check_dims(bias, ["d_output"], [d_output], &layer.bias)?;
             like(weight, &layer.weight.val(), "query.weight", &first)?;
             if let Some(tensor) = &layer.bias {
                 like(bias, &tensor.val(), "query.weight", &first)?;
@@ -55,49 +59,35 @@ impl<B: Backend> MultiHeadAttention<B> {
         Ok(())
     }
 
-    fn check_shapes(&self) -> Result<(), Error> {
-        let Settings { widths, gate, bias_kv, position, .. } = &self.settings;
-        let &Widths { d_model, n_heads, n_kv_heads, head_dim, value_dim, .. } = widths;
-        let layers = [&self.query, &self.key, &self.value, &self.output];
-        let names = ["query", "key", "value", "output"];
-        for ((name, layer), dims) in names.into_iter().zip(layers).zip(widths.projections()) {
-            check_layer(name, layer, dims)?;
-        }
-        if let Some(layer) = &self.gate {
-            let width = if *gate == Gate::PerHead { n_heads } else { n_heads * value_dim };
-            check_layer("gate", layer, [d_model, width])?;
-        }
-        for (name, norm) in [("query_norm", &self.query_norm), ("key_norm", &self.key_norm)] {
-            let Some(HeadNorm { gamma, beta, .. }) = norm else { continue };
-            check_dims(&format!("{name}.gamma"), ["head_dim"], [head_dim], Some(gamma))?;
-            check_dims(&format!("{name}.beta"), ["head_dim"], [head_dim], beta.as_ref())?;
+    /// Whether all other parameters have their shapes.
+    fn check_others(&self) -> Result<(), Error> {
+        let Settings { widths, bias_kv, position, .. } = &self.settings;
+        let &Widths { n_heads, n_kv_heads, head_dim, value_dim, .. } = widths;
+        let norms = [
+            ("query_norm.gamma", "query_norm.beta", &self.query_norm),
+            ("key_norm.gamma", "key_norm.beta", &self.key_norm),
+        ];
+        for (gamma, beta, norm) in norms {
+            let Some(norm) = norm else { continue };
+            check_shape(gamma, ["head_dim"], [head_dim], norm.gamma.dims())?;
+            check_dims(beta, ["head_dim"], [head_dim], &norm.beta)?;
         }
         let axes = ["bias_kv", "features"];
-        check_dims("bias_k", axes, [*bias_kv, n_kv_heads * head_dim], self.bias_k.as_ref())?;
-        check_dims("bias_v", axes, [*bias_kv, n_kv_heads * value_dim], self.bias_v.as_ref())?;
+        check_dims("bias_k", axes, [*bias_kv, n_kv_heads * head_dim], &self.bias_k)?;
+        check_dims("bias_v", axes, [*bias_kv, n_kv_heads * value_dim], &self.bias_v)?;
         if let Position::T5(buckets) = position {
             let (axes, dims) = (["n_buckets", "n_heads"], [buckets.n_buckets, n_heads]);
-            check_dims("relative_bias", axes, dims, self.relative_bias.as_ref())?;
+            check_dims("relative_bias", axes, dims, &self.relative_bias)?;
         }
-        check_dims("sinks", ["n_heads"], [n_heads], self.sinks.as_ref())
+        check_dims("sinks", ["n_heads"], [n_heads], &self.sinks)
     }
-}
-
-fn check_layer<B: Backend>(
-    name: &str,
-    layer: &Linear<B>,
-    [d_input, d_output]: [usize; 2],
-) -> Result<(), Error> {
-    let axes = ["d_input", "d_output"];
-    check_dims(&format!("{name}.weight"), axes, [d_input, d_output], Some(&layer.weight))?;
-    check_dims(&format!("{name}.bias"), ["d_output"], [d_output], layer.bias.as_ref())
 }
 
 fn check_dims<B: Backend, const D: usize>(
     name: &str,
     axes: [&'static str; D],
     expected: [usize; D],
-    parameter: Option<&Param<Tensor<B, D>>>,
+    parameter: &Option<Param<Tensor<B, D>>>,
 ) -> Result<(), Error> {
     match parameter {
         Some(parameter) => check_shape(name, axes, expected, parameter.dims()),

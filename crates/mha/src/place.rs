@@ -1,11 +1,12 @@
 //! Between split and attend: norms, positions, and the keys and values of a cache.
 
+use std::cell::OnceCell;
+
 use burn::tensor::{Tensor, backend::Backend};
 
-use crate::attention::plain::at_least_f32;
 use crate::call::Call;
-use crate::mask::Offset;
 use crate::norm::HeadNorm;
+use crate::position::RotaryTable;
 use crate::{Error, KvCache, MhaInput, MultiHeadAttention, Position, Rotary};
 
 impl<B: Backend> MultiHeadAttention<B> {
@@ -37,7 +38,7 @@ impl<B: Backend> MultiHeadAttention<B> {
     }
 
     /// A key as a cache keeps it: rotated once, unless later tokens change its angle.
-    fn key_to_keep(&self, key: Tensor<B, 4>, rotation: &Option<Rotation<'_>>) -> Tensor<B, 4> {
+    fn key_to_keep(&self, key: Tensor<B, 4>, rotation: &Option<Rotation<'_, B>>) -> Tensor<B, 4> {
         let key = normed(&self.key_norm, key);
         match rotation {
             Some(rotation) if !rotation.is_late() => rotation.turn(key, &rotation.new_key),
@@ -46,7 +47,7 @@ impl<B: Backend> MultiHeadAttention<B> {
     }
 
     /// What the call rotates by, if the module rotates.
-    fn rotation(&self, call: &Call<B>) -> Option<Rotation<'_>> {
+    fn rotation(&self, call: &Call<B>) -> Option<Rotation<'_, B>> {
         match &self.settings.position {
             Position::Rotary(rotary) => Some(Rotation::new(rotary, call)),
             _ => None,
@@ -103,7 +104,7 @@ fn normed<B: Backend>(norm: &Option<HeadNorm<B>>, heads: Tensor<B, 4>) -> Tensor
 }
 
 /// The positions that a call rotates by: one list, or one per entry.
-struct Rotation<'a> {
+struct Rotation<'a, B: Backend> {
     rotary: &'a Rotary,
     query: Vec<Vec<i64>>,
     new_key: Vec<Vec<i64>>,
@@ -111,14 +112,16 @@ struct Rotation<'a> {
     all_keys: Vec<Vec<i64>>,
     /// Tokens of the sequence so far: one number, or one per entry.
     lengths: Vec<usize>,
+    /// The table of the queries' positions, most often the keys' too.
+    query_table: OnceCell<RotaryTable<B>>,
 }
 
-impl<'a> Rotation<'a> {
-    fn new<B: Backend>(rotary: &'a Rotary, call: &Call<B>) -> Self {
+impl<'a, B: Backend> Rotation<'a, B> {
+    fn new(rotary: &'a Rotary, call: &Call<B>) -> Self {
         let frame = call.options.frame(&call.sizes);
         let plan = call.plan.as_ref();
         let ragged = plan.filter(|plan| plan.ragged);
-        let uneven = matches!(call.options.offset, Offset::PerEntry(_)) || ragged.is_some();
+        let uneven = frame.offset.per_entry() || ragged.is_some();
         let entries = if uneven { frame.batch } else { 1 };
         let each = |list: &dyn Fn(usize) -> Vec<i64>| (0..entries).map(list).collect();
 
@@ -131,7 +134,8 @@ impl<'a> Rotation<'a> {
             Some(positions) => positions.lists(call.new_keys),
             None => each(&|b| (first(b)..first(b) + call.new_keys as i64).collect()),
         };
-        let mut rotation = Self { rotary, query, new_key, all_keys: Vec::new(), lengths: vec![0] };
+        let (all_keys, lengths, query_table) = (Vec::new(), vec![0], OnceCell::new());
+        let mut rotation = Self { rotary, query, new_key, all_keys, lengths, query_table };
         if rotation.is_late() {
             rotation.all_keys = match plan {
                 Some(_) => {
@@ -158,10 +162,19 @@ impl<'a> Rotation<'a> {
         last.map_or(0, |&last| last.max(-1).saturating_add(1) as usize)
     }
 
-    fn turn<B: Backend>(&self, heads: Tensor<B, 4>, positions: &[Vec<i64>]) -> Tensor<B, 4> {
-        let (device, dtype) = (heads.device(), at_least_f32(heads.dtype()));
+    fn turn(&self, heads: Tensor<B, 4>, positions: &[Vec<i64>]) -> Tensor<B, 4> {
+        let layout = self.rotary.layout;
+        if positions == self.query {
+            return self
+                .query_table
+                .get_or_init(|| self.table(&heads, positions))
+                .rotate(layout, heads);
+        }
+        self.table(&heads, positions).rotate(layout, heads)
+    }
+
+    fn table(&self, heads: &Tensor<B, 4>, positions: &[Vec<i64>]) -> RotaryTable<B> {
         let [.., head_dim] = heads.dims();
-        let table = self.rotary.table(head_dim, positions, &self.lengths, dtype, &device);
-        table.rotate(self.rotary.layout, heads)
+        self.rotary.table(head_dim, positions, &self.lengths, heads.dtype(), &heads.device())
     }
 }

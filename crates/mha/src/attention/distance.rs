@@ -2,7 +2,7 @@
 
 use burn::tensor::{DType, Int, Tensor, TensorData, backend::Backend};
 
-use crate::mask::{Frame, Offset};
+use crate::mask::Frame;
 use crate::position::T5Buckets;
 
 /// -slope · |distance| (Press et al. 2021, section 3: <https://arxiv.org/abs/2108.12409>):
@@ -51,5 +51,5 @@ pub(crate) fn t5<B: Backend>(
 
 /// How many entries have distances of their own.
 fn entries(frame: &Frame) -> usize {
-    if matches!(frame.offset, Offset::PerEntry(_)) { frame.batch } else { 1 }
+    if frame.offset.per_entry() { frame.batch } else { 1 }
 }

@@ -19,8 +19,8 @@ pub(crate) fn attention<B: Backend>(
     if problem.is_empty() {
         return nothing_to_attend(&problem);
     }
-    let hidden = problem.hidden_pairs();
-    let value = heads_first(problem.value.clone(), &hidden, &problem);
+    let hidden = Hidden::of(&problem);
+    let value = heads_first(problem.value.clone(), &hidden);
     let Softmax { weights, lse } = weigh(&problem, hidden, trace);
     trace.see(Stage::Weights, &weights);
 
@@ -43,7 +43,6 @@ pub(crate) fn attention<B: Backend>(
         }
         None => context,
     };
-    let [batch, n_heads, rows, _] = lse.dims();
     Attention {
         context: if context.dtype() == dtype { context } else { context.cast(dtype) },
         weights: match options.weights {
@@ -51,7 +50,7 @@ pub(crate) fn attention<B: Backend>(
             WantedWeights::BeforeDropout => Some(weights),
             WantedWeights::AfterDropout => Some(kept),
         },
-        lse: options.lse.then(|| lse.reshape([batch, n_heads, rows])),
+        lse: lse.map(|lse| lse.squeeze_dim(3)),
     }
 }
 
@@ -60,19 +59,36 @@ pub(crate) fn weights<B: Backend>(problem: &Problem<B>) -> Tensor<B, 4> {
     if problem.is_empty() {
         return no_weights(problem);
     }
-    weigh(problem, problem.hidden_pairs(), &mut ()).weights
+    weigh(problem, Hidden::of(problem), &mut ()).weights
+}
+
+/// What masks hide from a call.
+struct Hidden<B: Backend> {
+    /// Pairs, `[batch or 1, n_heads or 1, rows, n_keys]`, if there can be any.
+    pairs: Option<Tensor<B, 4, Bool>>,
+    /// Keys that nobody sees, `[batch or 1, n_kv_heads or 1, n_keys, 1]`, if there can be any.
+    keys: Option<Tensor<B, 4, Bool>>,
+}
+
+impl<B: Backend> Hidden<B> {
+    fn of(problem: &Problem<B>) -> Self {
+        let pairs = problem.hidden_pairs();
+        let keys = pairs.as_ref().and_then(|pairs| problem.unseen_keys(pairs));
+        Self { pairs, keys }
+    }
 }
 
 /// Scores, then weights.
 fn weigh<B: Backend>(
     problem: &Problem<B>,
-    hidden: Option<Tensor<B, 4, Bool>>,
+    hidden: Hidden<B>,
     trace: &mut impl Trace<B>,
 ) -> Softmax<B> {
     let Problem { query, key, sizes, options, .. } = problem;
     let exclude = options.masking == Masking::Exclude;
     let query = in_f32(query.clone()).swap_dims(1, 2);
-    let key = heads_first(key.clone(), &hidden, problem);
+    let key = heads_first(key.clone(), &hidden);
+    let hidden = hidden.pairs;
 
     let scores = grouped_matmul(query, key.transpose()); // [batch, n_heads, rows, n_keys]
     trace.see(Stage::Raw, &scores);
@@ -102,7 +118,7 @@ fn weigh<B: Backend>(
     trace.see(Stage::Biased, &scores);
 
     match options.masking {
-        Masking::Exclude => softmax(scores, hidden, can_hide, &options.sink),
+        Masking::Exclude => softmax(scores, hidden, can_hide, &options.sink, options.lse),
         Masking::Overwrite { min_float } => {
             let scores = match hidden {
                 Some(hidden) => fill(scores, hidden, min_float),
@@ -115,7 +131,7 @@ fn weigh<B: Backend>(
             } else {
                 scores
             };
-            overwritten_softmax(scores, matches!(options.sink, SinkInput::Quiet))
+            overwritten_softmax(scores, matches!(options.sink, SinkInput::Quiet), options.lse)
         }
     }
 }
@@ -144,25 +160,12 @@ fn biases<B: Backend>(problem: &Problem<B>) -> Vec<(&'static str, Tensor<B, 4>)>
 ///
 /// A key hidden from every query of its batch entry and heads may hold anything, NaN too: in a
 /// product 0 · NaN would be NaN.
-fn heads_first<B: Backend>(
-    keys: Tensor<B, 4>,
-    hidden: &Option<Tensor<B, 4, Bool>>,
-    problem: &Problem<B>,
-) -> Tensor<B, 4> {
+fn heads_first<B: Backend>(keys: Tensor<B, 4>, hidden: &Hidden<B>) -> Tensor<B, 4> {
     let keys = in_f32(keys).swap_dims(1, 2);
-    let hidden = match hidden {
-        Some(hidden) if problem.options.masking == Masking::Exclude => hidden.clone(),
-        _ => return keys,
-    };
-    let [_, n_kv_heads, ..] = keys.dims();
-    let [batch, n_heads, rows, n_keys] = hidden.dims();
-    let by_group = if n_heads == 1 {
-        hidden
-    } else {
-        hidden.reshape([batch, n_kv_heads, n_heads / n_kv_heads * rows, n_keys])
-    };
-    let unseen = by_group.all_dim(2).swap_dims(2, 3); // [batch or 1, n_kv_heads or 1, n_keys, 1]
-    fill(keys, unseen, 0.0)
+    match &hidden.keys {
+        Some(unseen) => fill(keys, unseen.clone(), 0.0),
+        None => keys,
+    }
 }
 
 /// Multiplies `[batch, n_heads, rows, inner]` with `[batch, n_kv_heads, inner, columns]`, each of

@@ -5,7 +5,7 @@ use burn::tensor::{Bool, Int, Tensor, backend::Backend};
 use super::options::WantedWeights;
 use super::sink::SinkInput;
 use super::sizes::Sizes;
-use super::{AttentionOptions, check};
+use super::{AttentionOptions, Masking, check};
 use crate::Error;
 use crate::mask::Frame;
 
@@ -80,14 +80,41 @@ impl<B: Backend> Problem<B> {
 
     /// The pairs that a mask hides, `[batch or 1, n_heads or 1, rows, n_keys]`, if there can be any.
     pub(crate) fn hidden_pairs(&self) -> Option<Tensor<B, 4, Bool>> {
-        let device = self.query.device();
-        let hidden = self.options.mask.hidden_pairs(&self.frame, &device)?;
+        let hidden = self.options.mask.hidden_pairs(&self.frame, &self.query.device())?;
+        Some(self.and_memory(hidden))
+    }
+
+    /// The keys that no query of their entry and group of heads sees, where these pairs are hidden:
+    /// `[batch or 1, n_kv_heads or 1, n_keys, 1]`; nothing if a hidden pair is but a score
+    /// overwritten.
+    pub(crate) fn unseen_keys(&self, hidden: &Tensor<B, 4, Bool>) -> Option<Tensor<B, 4, Bool>> {
+        if self.options.masking != Masking::Exclude {
+            return None;
+        }
+        let mask = &self.options.mask;
+        let unseen = if mask.is_by_keys() {
+            // Known from numbers, most often that there is none.
+            let keys = mask.hidden_keys(&self.frame, &self.query.device())?;
+            let [batch, seq_k] = keys.dims();
+            self.and_memory(keys.reshape([batch, 1, 1, seq_k]))
+        } else {
+            let [batch, n_heads, rows, n_keys] = hidden.dims();
+            let n_kv_heads = if n_heads == 1 { 1 } else { self.sizes.n_kv_heads };
+            let by_group = [batch, n_kv_heads, n_heads / n_kv_heads * rows, n_keys];
+            hidden.clone().reshape(by_group).all_dim(2)
+        };
+        Some(unseen.swap_dims(2, 3))
+    }
+
+    /// What is hidden, with the memory's keys, which are not: `[.., n_keys]`.
+    fn and_memory(&self, hidden: Tensor<B, 4, Bool>) -> Tensor<B, 4, Bool> {
         if self.n_memory == 0 {
-            return Some(hidden);
+            return hidden;
         }
         let [batch, n_heads, rows, _] = hidden.dims();
-        let seen = Tensor::<B, 4, Int>::zeros([batch, n_heads, rows, self.n_memory], &device);
-        Some(Tensor::cat(vec![hidden, seen.bool()], 3))
+        let dims = [batch, n_heads, rows, self.n_memory];
+        let seen = Tensor::<B, 4, Int>::zeros(dims, &hidden.device());
+        Tensor::cat(vec![hidden, seen.bool()], 3)
     }
 
     /// A bias over the call's keys, with zeros for the memory's: `[.., n_keys or 1]`.

@@ -9,8 +9,8 @@ use super::sink::SinkInput;
 pub(crate) struct Softmax<B: Backend> {
     /// `[batch, n_heads, rows, n_keys]`
     pub(crate) weights: Tensor<B, 4>,
-    /// The logarithm of the denominator, off the graph: `[batch, n_heads, rows, 1]`.
-    pub(crate) lse: Tensor<B, 4>,
+    /// The logarithm of the denominator, off the graph, if asked for: `[batch, n_heads, rows, 1]`.
+    pub(crate) lse: Option<Tensor<B, 4>>,
 }
 
 /// Softmax over the keys, where hidden pairs and scores of -∞ weigh exactly 0, and so does a whole
@@ -22,6 +22,7 @@ pub(crate) fn softmax<B: Backend>(
     hidden: Option<Tensor<B, 4, Bool>>,
     can_hide: bool,
     sink: &SinkInput<B>,
+    lse: bool,
 ) -> Softmax<B> {
     let learned = matches!(sink, SinkInput::Learned(_));
     let sink = sink.logits(&scores.device(), scores.dtype());
@@ -56,7 +57,7 @@ pub(crate) fn softmax<B: Backend>(
         Some(sunk) => sum + sunk.clone(),
         None => sum,
     };
-    let lse = max + sum.clone().log();
+    let lse = lse.then(|| max + sum.clone().log());
     let sum = if can_hide {
         let empty = sum.clone().equal_elem(0.0);
         sum.mask_fill(empty, 1.0)
@@ -69,13 +70,19 @@ pub(crate) fn softmax<B: Backend>(
 }
 
 /// The softmax of `burn::nn`, bit for bit.
-pub(crate) fn overwritten_softmax<B: Backend>(scores: Tensor<B, 4>, quiet: bool) -> Softmax<B> {
+pub(crate) fn overwritten_softmax<B: Backend>(
+    scores: Tensor<B, 4>,
+    quiet: bool,
+    lse: bool,
+) -> Softmax<B> {
     let values = scores.clone().detach();
-    let max = values.clone().max_dim(3);
-    let max = if quiet { max.clamp_min(0.0) } else { max };
-    let sum = (values.clone() - max.clone()).exp().sum_dim(3);
-    let sum = if quiet { sum + max.clone().neg().exp() } else { sum };
-    let lse = max + sum.log();
+    let lse = lse.then(|| {
+        let max = values.clone().max_dim(3);
+        let max = if quiet { max.clamp_min(0.0) } else { max };
+        let sum = (values.clone() - max.clone()).exp().sum_dim(3);
+        let sum = if quiet { sum + max.clone().neg().exp() } else { sum };
+        max + sum.log()
+    });
     let weights =
         if quiet { activation::quiet_softmax(values, 3) } else { activation::softmax(values, 3) };
     Softmax { weights: with_softmax_gradient(weights, scores, None, None), lse }

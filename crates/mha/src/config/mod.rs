@@ -183,12 +183,7 @@ impl MultiHeadAttentionConfig {
             self.initializer.linear(role, shape, bias, device)
         };
         let n_heads = widths.n_heads;
-        let gate = match self.gate {
-            Gate::None => None,
-            Gate::PerHead => Some(n_heads),
-            Gate::Elementwise => Some(n_heads * widths.value_dim),
-        };
-        let gate = gate.map(|width| {
+        let gate = self.gate.width(&widths).map(|width| {
             let (role, shape) = (Role::Input { stacked: width }, [widths.d_model, width]);
             self.initializer.linear(role, shape, self.bias.gate, device)
         });

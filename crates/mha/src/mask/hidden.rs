@@ -3,6 +3,7 @@
 use burn::tensor::{Bool, Tensor, TensorData, backend::Backend};
 
 use super::Mask;
+use super::dense::DenseMask;
 use super::frame::Frame;
 use super::rule::Rule;
 use super::spans::Spans;
@@ -35,7 +36,7 @@ impl<B: Backend> Mask<B> {
         frame: &Frame,
         device: &B::Device,
     ) -> Option<Tensor<B, 2, Bool>> {
-        let hidden = if self.dense.iter().all(|mask| mask.hides_keys_only()) {
+        let hidden = if self.is_by_keys() {
             // Whether such a mask hides a key does not depend on the row, so that the key is hidden
             // from all rows by the mask alone or by the rules alone.
             let rules = keys_hidden_by_rules(&self.rules, frame);
@@ -47,6 +48,12 @@ impl<B: Backend> Mask<B> {
         };
         let [batch, ..] = hidden.dims();
         Some(hidden.expand([batch, 1, 1, frame.seq_k]).reshape([batch, frame.seq_k]))
+    }
+
+    /// Whether no tensor tells queries or heads apart, so that [`hidden_keys`](Self::hidden_keys) looks
+    /// at no pair.
+    pub(crate) fn is_by_keys(&self) -> bool {
+        self.dense.iter().all(DenseMask::hides_keys_only)
     }
 
     /// The first rule or dense mask that hides key `j` from row `i` of entry `b` and head `h`, in

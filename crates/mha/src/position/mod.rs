@@ -18,4 +18,5 @@ pub use ids::Positions;
 pub use rotary::{Rotary, RotaryLayout};
 pub use scaling::RotaryScaling;
 pub use t5::T5Buckets;
+pub(crate) use table::RotaryTable;
 pub use yarn::Yarn;
