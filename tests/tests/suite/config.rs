@@ -14,7 +14,8 @@ fn build(config: &MultiHeadAttentionConfig) -> Result<(), String> {
     module.map(drop).map_err(|error| error.to_string())
 }
 
-fn everything_set() -> MultiHeadAttentionConfig {
+/// What the file of 0.1.0 says.
+pub(crate) fn everything_set() -> MultiHeadAttentionConfig {
     MultiHeadAttentionConfig::new(48, 6)
         .with_n_kv_heads(2)
         .with_head_dim(16)

@@ -222,7 +222,7 @@ fn fork_is_the_same<B: AutodiffBackend>() {
 }
 
 /// The same on a second device, to which the parameters travel as a record: between two wgpu
-/// devices Burn 0.21's own `to_device` ends in CubeCL's "not implemented", for a plain tensor too.
+/// devices Burn 0.21's own `to_device` panics inside CubeCL, for a plain tensor too.
 #[cfg(feature = "wgpu")]
 #[test]
 fn a_second_device() {

@@ -25,10 +25,10 @@ mod weights;
 mod widths;
 mod window;
 
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::module::{Module, ModuleVisitor, Param};
 use burn::nn::Linear;
+use burn::tensor::Tensor;
 use burn::tensor::backend::{AutodiffBackend, Backend};
-use burn::tensor::{DType, Tensor};
 use mha::{MhaInput, MultiHeadAttention, MultiHeadAttentionConfig};
 use mha_tests::{floats, tensor};
 
@@ -90,24 +90,4 @@ fn parameter_gradients<B: AutodiffBackend>(
     let mut visitor = Visitor::<B>(gradients, Vec::new());
     module.visit(&mut visitor);
     visitor.1
-}
-
-/// The half-precision types that a backend has; NdArray has neither.
-fn halves<B: Backend>() -> Vec<DType> {
-    let device = B::Device::default();
-    let has = |&dtype: &DType| B::supports_dtype(&device, dtype);
-    [DType::F16, DType::BF16].into_iter().filter(has).collect()
-}
-
-/// The module with its parameters in another type.
-fn cast<B: Backend>(module: MultiHeadAttention<B>, dtype: DType) -> MultiHeadAttention<B> {
-    struct Cast(DType);
-
-    impl<B: Backend> ModuleMapper<B> for Cast {
-        fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
-            param.map(|tensor| tensor.cast(self.0))
-        }
-    }
-
-    module.map(&mut Cast(dtype))
 }

@@ -5,7 +5,8 @@ use burn::tensor::{DType, Tensor};
 use mha::{AttentionOptions, MhaInput, MultiHeadAttentionConfig, Weights, attention};
 use mha_tests::{assert_close, assert_same, floats, on_every_backend, tensor};
 
-use super::{assert_finite, cast, core_of, halves};
+use super::{assert_finite, core_of};
+use crate::half::{cast, halves};
 
 on_every_backend!(br_36_long_rows_in_half_precision, br_36_strong_scores);
 
@@ -28,7 +29,7 @@ fn br_36_long_rows_in_half_precision<B: AutodiffBackend>() {
         assert_close(&floats(out.context.cast(DType::F32)), &[1.0], 1e-2);
     }
     check::<B>(DType::F32);
-    for dtype in halves::<B>() {
+    for (dtype, _) in halves::<B>() {
         check::<B>(dtype);
         check::<B::InnerBackend>(dtype);
     }

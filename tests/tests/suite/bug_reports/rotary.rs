@@ -7,7 +7,8 @@ use mha::{
 };
 use mha_tests::{assert_close, bools, floats, numbers, on_every_backend, tensor, wide};
 
-use super::{cast, core_of, halves};
+use super::core_of;
+use crate::half::{cast, halves};
 
 on_every_backend!(br_18_rotary_and_cache, br_18_two_layers_token_by_token, br_20_tables_in_f32);
 
@@ -102,7 +103,7 @@ fn br_18_two_layers_token_by_token<B: AutodiffBackend>() {
 fn br_20_tables_in_f32<B: AutodiffBackend>() {
     let device = Default::default();
     let mut types = vec![(DType::F32, 1e-6)];
-    types.extend(halves::<B::InnerBackend>().into_iter().map(|dtype| (dtype, 4e-3)));
+    types.extend(halves::<B::InnerBackend>().into_iter().map(|(dtype, _)| (dtype, 4e-3)));
     for rotary in [Rotary::half(10_000.0), Rotary::interleaved(10_000.0)] {
         for &(dtype, tolerance) in &types {
             let module = cast(two_channels::<B::InnerBackend>(rotary.clone()), dtype);

@@ -11,6 +11,8 @@ use mha::{
 };
 use mha_tests::{assert_same, bools, coins, floats, numbers, on_every_backend, tensor};
 
+use crate::config::everything_set;
+
 on_every_backend!(br_45_save_load_run, br_45_old_files, br_45_how_parameters_start);
 
 const BATCH: usize = 2;
@@ -134,19 +136,6 @@ fn br_45_old_files<B: AutodiffBackend>() {
     // computes is what one without them computes.
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/config-0.1.0.json");
     let old = MultiHeadAttentionConfig::load(path).expect("the file loads");
-    let new = MultiHeadAttentionConfig::new(48, 6)
-        .with_n_kv_heads(2)
-        .with_head_dim(16)
-        .with_value_dim(4)
-        .with_d_key(24)
-        .with_d_value(20)
-        .with_d_output(40)
-        .with_scale(0.5)
-        .with_softcap(50.0)
-        .with_dropout(0.25)
-        .with_key_bias(false)
-        .with_sink(Sink::Quiet)
-        .with_masking(Masking::Overwrite { min_float: -30.0 });
     let run = |module: &MultiHeadAttention<B>| {
         let tokens = |seed, seq, width| {
             tensor::<B, 3, _>(&numbers(seed, BATCH * seq * width), [BATCH, seq, width])
@@ -157,7 +146,7 @@ fn br_45_old_files<B: AutodiffBackend>() {
     let device = Default::default();
     let module = old.init::<B>(&device);
     let before = run(&module); // draws the parameters, which a copy would else draw anew
-    let explicit = new.init::<B>(&device).try_load_record(module.into_record());
+    let explicit = everything_set().init::<B>(&device).try_load_record(module.into_record());
     assert_same(&run(&explicit.expect("the same parameters")), &before);
 }
 
