@@ -1,6 +1,8 @@
 //! Choice of the backend on the command line: [`BackendName`] lists what was compiled in,
 //! [`BackendName::run`] hands a generic [`Job`] the backend's type and device.
 
+use std::{error::Error, process::ExitCode};
+
 use burn::tensor::backend::AutodiffBackend;
 use clap::ValueEnum;
 
@@ -44,7 +46,7 @@ impl std::fmt::Display for NoAdapter {
     }
 }
 
-impl std::error::Error for NoAdapter {}
+impl Error for NoAdapter {}
 
 /// The GPU when it was compiled in (whoever asks for the feature wants it), else NdArray, else Flex.
 impl Default for BackendName {
@@ -87,6 +89,19 @@ impl BackendName {
                     return Err(NoAdapter);
                 }
                 Ok(job.run::<Autodiff<burn::backend::Wgpu>>(Default::default()))
+            }
+        }
+    }
+}
+
+impl BackendName {
+    /// [`run`](Self::run), and what the program says of it: nothing, or the error in one sentence.
+    pub fn run_to_exit<J: Job<Output = Result<(), Box<dyn Error>>>>(self, job: J) -> ExitCode {
+        match self.run(job).map_err(Into::into).and_then(|outcome| outcome) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::FAILURE
             }
         }
     }

@@ -42,14 +42,7 @@ use crate::{
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let result = cli.backend.run(TinyLmJob { cli: &cli });
-    match result.map_err(Into::into).and_then(|outcome| outcome) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    cli.backend.run_to_exit(TinyLmJob { cli: &cli })
 }
 
 struct TinyLmJob<'a> {

@@ -27,14 +27,7 @@ use crate::{args::Cli, checkpoint::FileFormat};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let result = cli.backend.run(TrainAndTest { cli: &cli });
-    match result.map_err(Into::into).and_then(|outcome| outcome) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    cli.backend.run_to_exit(TrainAndTest { cli: &cli })
 }
 
 struct TrainAndTest<'a> {

@@ -4,10 +4,9 @@ use burn::tensor::backend::Backend;
 
 use super::Mask;
 use super::dense::DenseMask;
-use super::tile::check_index;
 use super::visible::{entries, visible};
 use crate::Error;
-use crate::attention::Sizes;
+use crate::attention::{Sizes, check::indices};
 
 impl<B: Backend> Mask<B> {
     /// How many of the batch · n_heads · seq_q · seq_k pairs are visible.
@@ -66,8 +65,8 @@ impl<B: Backend> Mask<B> {
     /// ```
     pub fn draw(&self, sizes: &Sizes, entry: usize, head: usize) -> Result<String, Error> {
         let frame = self.fit(sizes)?;
-        check_index("entry", entry, (sizes.batch, "batch"))?;
-        check_index("head", head, (sizes.n_heads, "n_heads"))?;
+        indices("entry", &[entry], sizes.batch, "batch")?;
+        indices("head", &[head], sizes.n_heads, "n_heads")?;
         let visible = visible(&self.rules, &frame, entry, 0..sizes.seq_k);
         let dense: Vec<_> = self.dense.iter().map(DenseMask::read).collect();
         let mut picture = String::new();

@@ -8,7 +8,7 @@ use super::Mask;
 use super::frame::Frame;
 use super::visible::visible;
 use crate::Error;
-use crate::attention::Sizes;
+use crate::attention::{Sizes, check::indices};
 
 /// What a mask leaves of a block of queries and keys.
 ///
@@ -67,7 +67,7 @@ impl<B: Backend> Mask<B> {
         keys: Range<usize>,
     ) -> Result<Tile, Error> {
         let frame = self.fit(sizes)?;
-        check_index("entry", entry, (sizes.batch, "batch"))?;
+        indices("entry", &[entry], sizes.batch, "batch")?;
         check_range("queries", &queries, (sizes.seq_q, "seq_q"))?;
         check_range("keys", &keys, (sizes.seq_k, "seq_k"))?;
         Ok(self.tile_in(&frame, entry, queries, keys))
@@ -94,18 +94,6 @@ impl<B: Backend> Mask<B> {
         }
         if none { Tile::Empty } else { Tile::Full }
     }
-}
-
-/// Checks an index against the size of its axis.
-pub(super) fn check_index(
-    name: &'static str,
-    index: usize,
-    (size, axis): (usize, &str),
-) -> Result<(), Error> {
-    if index < size {
-        return Ok(());
-    }
-    Err(Error::value(name, format!("be below {size} ({axis})"), index))
 }
 
 fn check_range(
