@@ -78,6 +78,12 @@ impl Sizes {
     pub(crate) fn group(&self) -> usize {
         self.n_heads / self.n_kv_heads
     }
+
+    /// Whether handing parts to other threads would take longer than computing them.
+    pub(crate) fn is_small(&self) -> bool {
+        let pairs = self.batch as f64 * self.n_heads as f64 * self.seq_q as f64 * self.n_keys as f64;
+        pairs * (self.head_dim + self.value_dim) as f64 <= 100_000.0
+    }
 }
 
 impl<'a, T: Real> Call<'a, T> {
@@ -112,6 +118,12 @@ impl<'a, T: Real> Call<'a, T> {
                 expected: "be a divisor of n_heads, and neither be 0",
                 actual: format!("{n_kv_heads} for {n_heads}"),
             });
+        }
+        for (name, features) in [("head_dim", head_dim), ("value_dim", value_dim)] {
+            if features == 0 {
+                let (expected, actual) = ("be positive", features.to_string());
+                return Err(Error::Value { name, expected, actual });
+            }
         }
         let axes = "batch, n_keys, n_kv_heads, features";
         shape("key", axes, &[batch, n_keys, n_kv_heads, head_dim], &self.key.dims())?;

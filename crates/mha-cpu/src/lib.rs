@@ -14,16 +14,27 @@
 //! - A query that sees no key gets zeros, and zero gradients.
 //! - A key that no query sees may hold anything, NaN too.
 
+mod backward;
 mod bias;
 mod call;
 mod dropout;
 mod error;
+mod extra;
+mod forward;
 mod linear;
+mod machine;
 mod mask;
+#[cfg(test)]
 mod naive;
 mod output;
+mod product;
 mod real;
+mod seen;
 mod simd;
+mod softmax;
+#[cfg(test)]
+mod tests;
+mod tile;
 mod view;
 
 pub use bias::{Positions, Relative};
@@ -34,6 +45,7 @@ pub use linear::{linear, linear_backward};
 pub use mask::{Mask, Runs, Segments};
 pub use output::{Gradients, Output, Saved, Wanted};
 pub use real::Real;
+pub use simd::Isa;
 pub use view::View;
 
 /// softmax(Q Kᵀ · scale + bias) V, head by head, and the log-sum-exp of each query's scores
@@ -43,7 +55,20 @@ pub use view::View;
 ///
 /// When sizes do not fit, or a number is out of its range.
 pub fn forward<T: Real>(call: &Call<'_, T>) -> Result<Output<T>, Error> {
-    naive::forward(call)
+    forward_on(Isa::best(), call)
+}
+
+/// [`forward`] with the instructions of a certain set.
+///
+/// # Errors
+///
+/// As [`forward`].
+///
+/// # Panics
+///
+/// When this machine does not have them.
+pub fn forward_on<T: Real>(isa: Isa, call: &Call<'_, T>) -> Result<Output<T>, Error> {
+    forward::forward(isa, call)
 }
 
 /// The gradients of what is wanted, given that of the context.
@@ -56,5 +81,23 @@ pub fn backward<T: Real>(
     saved: &Saved<'_, T>,
     wanted: Wanted,
 ) -> Result<Gradients<T>, Error> {
-    naive::backward(call, saved, wanted)
+    backward_on(Isa::best(), call, saved, wanted)
+}
+
+/// [`backward`] with the instructions of a certain set.
+///
+/// # Errors
+///
+/// As [`backward`].
+///
+/// # Panics
+///
+/// When this machine does not have them.
+pub fn backward_on<T: Real>(
+    isa: Isa,
+    call: &Call<'_, T>,
+    saved: &Saved<'_, T>,
+    wanted: Wanted,
+) -> Result<Gradients<T>, Error> {
+    backward::backward(isa, call, saved, wanted)
 }

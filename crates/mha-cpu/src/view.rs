@@ -116,6 +116,11 @@ impl<'a, T: Copy, const N: usize> View<'a, T, N> {
 }
 
 impl<T: Copy, const N: usize> View<'_, T, N> {
+    /// Whether all elements along an axis are one.
+    pub(crate) fn repeats(&self, axis: usize) -> bool {
+        self.strides[axis] == 0
+    }
+
     /// Copies the elements of `range` along the last axis, at `index` of the axes before it (the last
     /// number of `index` counts for nothing).
     pub(crate) fn copy(&self, mut index: [usize; N], range: std::ops::Range<usize>, to: &mut [T]) {

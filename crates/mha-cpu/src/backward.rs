@@ -1,0 +1,179 @@
+//! The backward pass: scores are computed again, tile by tile, from the log-sum-exp.
+//!
+//! With p = exp(s - lse), what dropout kept of it p', and δ = dO · O of each query (Dao 2023, section
+//! 3.1: <https://arxiv.org/abs/2307.08691>):
+//!
+//! 1. dV = p'ᵀ dO
+//! 2. ds = p (dp - δ), where dp is what dropout kept of dO Vᵀ
+//! 3. dQ = scale · ds K and dK = scale · dsᵀ Q, with the softcap's derivative 1 - tanh² in ds
+//!
+//! A task has some queries of all query heads that share a key head. It goes over the keys tile by
+//! tile, sums dK and dV of a tile over its queries, and adds to dQ. What several tasks have of the same
+//! dK and dV is added in pairs, in an order that the sizes alone decide.
+
+mod block;
+mod d_bias;
+mod task;
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use crate::call::{Sizes, shape};
+use crate::machine::Rows;
+use crate::simd::Isa;
+use crate::tile::Tiles;
+use crate::{Call, Error, Gradients, Real, Saved, Wanted};
+use d_bias::BiasPlan;
+use task::{Partial, Task};
+
+/// What the tasks of a call share.
+pub(crate) struct Shared<'a, T> {
+    pub(crate) isa: Isa,
+    pub(crate) tiles: Tiles<'a, T>,
+    pub(crate) saved: &'a Saved<'a, T>,
+    pub(crate) wanted: Wanted,
+}
+
+/// See [`backward`](crate::backward).
+pub(crate) fn backward<T: Real>(
+    isa: Isa,
+    call: &Call<'_, T>,
+    saved: &Saved<'_, T>,
+    wanted: Wanted,
+) -> Result<Gradients<T>, Error> {
+    let tiles = Tiles::new(call)?;
+    let sizes = tiles.sizes;
+    let Sizes { batch, seq_q, n_keys, n_heads, n_kv_heads, head_dim, value_dim, .. } = sizes;
+    let axes = "batch, seq_q, n_heads, value_dim";
+    let context = [batch, seq_q, n_heads, value_dim];
+    shape("context", axes, &context, &saved.context.dims())?;
+    shape("d_context", axes, &context, &saved.d_context.dims())?;
+    shape("lse", "batch * n_heads * seq_q", &[batch * n_heads * seq_q], &[saved.lse.len()])?;
+    let wanted = Wanted {
+        bias: wanted.bias && call.bias.is_some(),
+        relative: wanted.relative && call.relative.is_some(),
+        sink: wanted.sink && call.sink.is_some(),
+        ..wanted
+    };
+
+    let zeros = |wanted: bool, len: usize| vec![T::default(); if wanted { len } else { 0 }];
+    let mut query = zeros(wanted.query, batch * seq_q * n_heads * head_dim);
+    let mut key = zeros(wanted.key, batch * n_keys * n_kv_heads * head_dim);
+    let mut value = zeros(wanted.value, batch * n_keys * n_kv_heads * value_dim);
+    let plan = BiasPlan::new(call.bias.map(|bias| bias.dims()).filter(|_| wanted.bias), &sizes);
+    let mut bias = zeros(wanted.bias, plan.len());
+    let mut relative = zeros(wanted.relative, call.relative.map_or(0, |all| all.table.len()));
+    let mut sink = zeros(wanted.sink, n_heads);
+
+    let shared = Shared { isa, tiles, saved, wanted };
+    for wave in plan.waves(&sizes) {
+        let rows = OutRows {
+            query: Rows::new(&mut query, head_dim),
+            key: Rows::new(&mut key, head_dim),
+            value: Rows::new(&mut value, value_dim),
+            bias: Rows::new(&mut bias, plan.row_width()),
+        };
+        let run = |head: [usize; 2]| {
+            let partial = add_up(&shared, head, &splits(&sizes), &plan, &rows);
+            rows.write(&shared, head, &partial);
+            partial.small()
+        };
+        let partials: Vec<_> = if sizes.is_small() {
+            wave.iter().copied().map(run).collect()
+        } else {
+            wave.par_iter().with_max_len(1).copied().map(run).collect()
+        };
+        for ([b, g], partial) in wave.into_iter().zip(partials) {
+            let heads = g * sizes.group();
+            add(&mut sink[if wanted.sink { heads } else { 0 }..], &partial.sink);
+            if let Some(all) = call.relative.filter(|_| wanted.relative) {
+                add(&mut relative[heads * (2 * all.reach + 1)..], &partial.relative);
+            }
+            plan.add(&mut bias, [b, g], &partial.bias, &sizes);
+        }
+    }
+    Ok(Gradients {
+        query: wanted.query.then_some(query),
+        key: wanted.key.then_some(key),
+        value: wanted.value.then_some(value),
+        bias: wanted.bias.then_some(bias),
+        relative: wanted.relative.then_some(relative),
+        sink: wanted.sink.then_some(sink),
+    })
+}
+
+/// The rows of the gradients, for the tasks that own them.
+pub(crate) struct OutRows<'a, T> {
+    /// `[batch, seq_q, n_heads]` rows
+    pub(crate) query: Rows<'a, T>,
+    /// `[batch, n_keys, n_kv_heads]` rows
+    key: Rows<'a, T>,
+    value: Rows<'a, T>,
+    /// See [`BiasPlan`].
+    pub(crate) bias: Rows<'a, T>,
+}
+
+impl<T: Real> OutRows<'_, T> {
+    /// The gradients of one head's keys and values.
+    fn write(&self, shared: &Shared<'_, T>, [b, g]: [usize; 2], partial: &Partial<T>) {
+        let Sizes { n_keys, n_kv_heads, head_dim, value_dim, .. } = shared.tiles.sizes;
+        let scale = T::from_f64(shared.tiles.call.scale);
+        for j in 0..n_keys {
+            let row = (b * n_keys + j) * n_kv_heads + g;
+            if shared.wanted.key {
+                let from = &partial.key[j * head_dim..][..head_dim];
+                for (to, &from) in self.key.take(row).iter_mut().zip(from) {
+                    *to = from * scale;
+                }
+            }
+            if shared.wanted.value {
+                let from = &partial.value[j * value_dim..][..value_dim];
+                self.value.take(row).copy_from_slice(from);
+            }
+        }
+    }
+}
+
+/// Cuts the queries of a head into tasks, by the sizes alone: enough tasks in all, none with more rows
+/// than its buffers should hold, and none so small that copying the keys would take long.
+fn splits(sizes: &Sizes) -> Vec<Range<usize>> {
+    let &Sizes { batch, n_kv_heads, seq_q, .. } = sizes;
+    let mut rows = (4096 / sizes.group()).max(32);
+    while rows > 256 && batch * n_kv_heads * seq_q.div_ceil(rows) < 16 {
+        rows /= 2;
+    }
+    crate::tile::ranges(0..seq_q, rows).collect()
+}
+
+/// The sum of what the splits of a head have, added in pairs.
+fn add_up<T: Real>(
+    shared: &Shared<'_, T>,
+    head: [usize; 2],
+    splits: &[Range<usize>],
+    plan: &BiasPlan,
+    rows: &OutRows<'_, T>,
+) -> Partial<T> {
+    match splits {
+        [] => Partial::zeros(shared, plan),
+        [rows_of_task] => {
+            T::dispatch(shared.isa, Task { shared, head, rows: rows_of_task.clone(), plan, out: rows })
+        }
+        _ => {
+            let (left, right) = splits.split_at(splits.len() / 2);
+            let (mut left, right) = rayon::join(
+                || add_up(shared, head, left, plan, rows),
+                || add_up(shared, head, right, plan, rows),
+            );
+            left.add(&right);
+            left
+        }
+    }
+}
+
+/// Adds numbers to those at the start of `to`.
+fn add<T: Real>(to: &mut [T], from: &[T]) {
+    for (to, &from) in to.iter_mut().zip(from) {
+        *to = *to + from;
+    }
+}

@@ -1,0 +1,221 @@
+//! The forward pass, tile by tile.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use crate::call::Sizes;
+use crate::dropout::{self, column};
+use crate::machine::Rows;
+use crate::product::{add_columns, add_rows, load, store, zeros};
+use crate::seen::Seen;
+use crate::simd::{Isa, Kernel, Lanes, Simd};
+use crate::softmax::Running;
+use crate::tile::{KEYS, Padded, Tiles, into_lanes, ranges};
+use crate::{Call, Dropout, Error, Output, Real};
+
+/// See [`forward`](crate::forward).
+pub(crate) fn forward<T: Real>(isa: Isa, call: &Call<'_, T>) -> Result<Output<T>, Error> {
+    let tiles = Tiles::new(call)?;
+    let Sizes { batch, seq_q, n_heads, value_dim, .. } = tiles.sizes;
+    let mut context = vec![T::default(); batch * seq_q * n_heads * value_dim];
+    let mut lse = vec![T::default(); batch * n_heads * seq_q];
+    {
+        let out = Out { context: Rows::new(&mut context, value_dim), lse: Rows::new(&mut lse, 1) };
+        let tasks = tasks(&tiles.sizes);
+        let run = |(head, rows)| T::dispatch(isa, Forward { tiles: &tiles, head, rows, out: &out });
+        if tiles.sizes.is_small() {
+            tasks.into_iter().for_each(run);
+        } else {
+            tasks.into_par_iter().with_max_len(1).for_each(run);
+        }
+    }
+    Ok(Output { context, lse })
+}
+
+/// Some queries of one head.
+type Task = ([usize; 2], Range<usize>);
+
+/// Cuts the call into tasks by its sizes alone, so that results do not depend on the threads. A task is
+/// as tall as it can be, since it copies each tile of keys, unless there would be too few of them.
+fn tasks(sizes: &Sizes) -> Vec<Task> {
+    let &Sizes { batch, n_heads, seq_q, .. } = sizes;
+    let mut rows = 256;
+    while rows > 32 && batch * n_heads * seq_q.div_ceil(rows) < 32 {
+        rows /= 2;
+    }
+    let heads = (0..batch).flat_map(|b| (0..n_heads).map(move |h| [b, h]));
+    heads.flat_map(|head| ranges(0..seq_q, rows).map(move |rows| (head, rows))).collect()
+}
+
+struct Out<'a, T> {
+    /// `[batch, seq_q, n_heads]` rows
+    context: Rows<'a, T>,
+    /// `[batch, n_heads, seq_q]` numbers
+    lse: Rows<'a, T>,
+}
+
+struct Forward<'a, T> {
+    tiles: &'a Tiles<'a, T>,
+    head: [usize; 2],
+    rows: Range<usize>,
+    out: &'a Out<'a, T>,
+}
+
+impl<T: Real> Kernel<T> for Forward<'_, T> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd<T>, const M: usize, const N: usize>(self, simd: S) {
+        if self.rows.len() <= S::LANES {
+            self.attend::<S, M, 1>(simd);
+        } else {
+            self.attend::<S, M, N>(simd);
+        }
+    }
+}
+
+impl<T: Real> Forward<'_, T> {
+    #[inline(always)]
+    fn attend<S: Simd<T>, const M: usize, const N: usize>(self, simd: S) {
+        let Self { tiles, head: [b, h], rows, out } = self;
+        let Sizes { seq_q, n_keys, n_heads, head_dim, value_dim, .. } = tiles.sizes;
+        let call = tiles.call;
+        let scoring = tiles.scoring();
+        let zero = [S::Lanes::all(T::default()); N];
+
+        let mut key = Padded::new(KEYS, head_dim, M);
+        let mut value = Padded::new(KEYS, value_dim, M);
+        let mut scores = vec![zero; KEYS];
+        let mut extra = vec![zero; if tiles.extras.is_none() { 0 } else { KEYS }];
+        let mut bits = [0; KEYS];
+        let mut row = vec![T::default(); head_dim];
+        let mut blocks: Vec<Block<S::Lanes, N>> = ranges(rows, N * S::LANES)
+            .map(|rows| {
+                let mut query = vec![zero; head_dim];
+                into_lanes::<T, S, N>(&call.query, [b, h], rows.clone(), &mut row, &mut query);
+                let mut running = Running::new::<T>();
+                if let Some(sink) = call.sink {
+                    running.start(T::from_f64(sink[h].to_f64() * std::f64::consts::LOG2_E));
+                }
+                Block { rows, query, context: vec![zero; value.width], running }
+            })
+            .collect();
+
+        for keys in ranges(0..n_keys, KEYS) {
+            let mut copied = false;
+            for block in &mut blocks {
+                let seen = tiles.masks.see([b, h], &block.rows, &keys, &mut bits);
+                if seen == Seen::Nothing {
+                    continue;
+                }
+                if !copied {
+                    tiles.copy_keys([b, h / tiles.sizes.group()], &keys, &mut key, &mut value);
+                    copied = true;
+                }
+                let bits = (seen == Seen::Some).then_some(&bits[..keys.len()]);
+                if !extra.is_empty() {
+                    tiles.extras.write::<S, N>([b, h], &block.rows, &keys, &mut extra);
+                }
+                let extra = (!extra.is_empty()).then(|| &extra[..keys.len()]);
+
+                scores_of::<T, S, M, N>(simd, &key, keys.len(), &block.query, &mut scores); // 1. Q Kᵀ
+                let scores = &mut scores[..keys.len()];
+                scoring.apply(simd, scores, None, extra, bits); //                2. scale, cap, bias, mask
+                let decay = block.running.absorb(simd, scoring.unit(), scores); // 3. softmax
+                if let Some(dropout) = &call.dropout {
+                    drop_weights::<T, S, N>(dropout, [b, h], &block.rows, &keys, scores); // 4. dropout
+                }
+                for (d, context) in block.context.as_chunks_mut::<M>().0.iter_mut().enumerate() {
+                    let mut sums = load::<T, S, M, N>(simd, context); //          5. times V
+                    for sums in &mut sums {
+                        for n in 0..N {
+                            sums[n] = simd.mul(sums[n], decay[n]);
+                        }
+                    }
+                    add_columns::<T, S, M, N>(
+                        simd,
+                        &mut sums,
+                        &value.numbers[d * M..],
+                        value.width,
+                        scores,
+                    );
+                    store::<T, S, M, N>(simd, sums, context);
+                }
+            }
+        }
+
+        for block in &blocks {
+            for (lane, i) in block.rows.clone().enumerate() {
+                let at = |lanes: &[S::Lanes; N]| lanes[lane / S::LANES].numbers()[lane % S::LANES];
+                let (max, sum) = (at(&block.running.max).to_f64(), at(&block.running.sum).to_f64());
+                let scale = if sum == 0.0 { 0.0 } else { 1.0 / sum };
+                let row = out.context.take((b * seq_q + i) * n_heads + h);
+                for (to, lanes) in row.iter_mut().zip(&block.context) {
+                    *to = T::from_f64(at(lanes).to_f64() * scale);
+                }
+                let lse = if sum == 0.0 { f64::NEG_INFINITY } else { max * LN_2 + sum.ln() };
+                out.lse.take((b * n_heads + h) * seq_q + i)[0] = T::from_f64(lse);
+            }
+        }
+    }
+}
+
+use std::f64::consts::LN_2;
+
+/// Queries that fill the lanes of a tile.
+struct Block<L, const N: usize> {
+    rows: Range<usize>,
+    /// A row for each feature.
+    query: Vec<[L; N]>,
+    /// A row for each feature, not yet divided by the sum.
+    context: Vec<[L; N]>,
+    running: Running<L, N>,
+}
+
+/// The products of `count` rows, keys or values, with the queries in the lanes: a row for each key.
+#[inline(always)]
+pub(crate) fn scores_of<T: Real, S: Simd<T>, const M: usize, const N: usize>(
+    simd: S,
+    rows: &Padded<T>,
+    count: usize,
+    query: &[[S::Lanes; N]],
+    scores: &mut [[S::Lanes; N]],
+) {
+    let panels = rows.numbers.chunks_exact(M * rows.width.max(1)).take(count.div_ceil(M));
+    for (panel, scores) in panels.zip(scores.as_chunks_mut::<M>().0) {
+        let mut left = [panel; M];
+        for m in 0..M {
+            left[m] = &panel[m * rows.width..][..query.len()];
+        }
+        let mut sums = zeros::<T, S, M, N>(simd);
+        add_rows::<T, S, M, N>(simd, &mut sums, left, query);
+        store::<T, S, M, N>(simd, sums, scores);
+    }
+}
+
+/// Drops weights, and scales the others up.
+#[inline(always)]
+pub(crate) fn drop_weights<T: Real, S: Simd<T>, const N: usize>(
+    dropout: &Dropout,
+    [b, h]: [usize; 2],
+    rows: &Range<usize>,
+    keys: &Range<usize>,
+    weights: &mut [[S::Lanes; N]],
+) {
+    let kept = T::from_f64(1.0 / (1.0 - dropout.probability));
+    let threshold = dropout.threshold();
+    let mut row_words = [[0; 2]; 32];
+    for (words, i) in row_words.iter_mut().zip(rows.clone()) {
+        *words = dropout.row([b, h, i]);
+    }
+    for (weights, j) in weights.iter_mut().zip(keys.clone()) {
+        let column = column(j);
+        for (weights, words) in weights.iter_mut().zip(row_words.chunks_exact(S::LANES)) {
+            for (weight, &words) in weights.numbers_mut().iter_mut().zip(words) {
+                let dropped = dropout::word(words, column) < threshold;
+                *weight = *weight * if dropped { T::default() } else { kept };
+            }
+        }
+    }
+}

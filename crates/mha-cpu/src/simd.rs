@@ -1,4 +1,0 @@
-/// to come
-pub trait Arithmetic {}
-impl Arithmetic for f32 {}
-impl Arithmetic for f64 {}

@@ -1,0 +1,210 @@
+//! What every pass over tiles shares: which queries and keys make a tile, and how they are laid out.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use crate::call::Sizes;
+use crate::extra::Extras;
+use crate::seen::{Masks, Seen};
+use crate::simd::{Lanes, Simd, tanh};
+use crate::{Call, Error, Real, View};
+
+/// Keys of a tile. With 32 queries its scores are 16 KiB of f32: with the queries they fit the first
+/// cache.
+pub(crate) const KEYS: usize = 128;
+
+/// A checked call, prepared for tiles.
+#[derive(Debug)]
+pub(crate) struct Tiles<'a, T> {
+    pub(crate) call: &'a Call<'a, T>,
+    pub(crate) sizes: Sizes,
+    pub(crate) masks: Masks<'a>,
+    pub(crate) extras: Extras<'a, T>,
+    /// For each entry and key head whether some query sees a key; found when first asked for.
+    seen: Vec<OnceLock<Vec<bool>>>,
+}
+
+impl<'a, T: Real> Tiles<'a, T> {
+    pub(crate) fn new(call: &'a Call<'a, T>) -> Result<Self, Error> {
+        let sizes = call.check()?;
+        let masks = Masks::new(&call.mask, &sizes)?;
+        let extras = Extras::new(call, &sizes)?;
+        let seen = (0..sizes.batch * sizes.n_kv_heads).map(|_| OnceLock::new()).collect();
+        Ok(Self { call, sizes, masks, extras, seen })
+    }
+
+    /// The keys and values of a tile, row-major; each row is as wide as the buffer says.
+    ///
+    /// A key that nobody sees may hold anything: it counts as 0, since 0 times NaN would be NaN.
+    pub(crate) fn copy_keys(
+        &self,
+        [b, g]: [usize; 2],
+        keys: &Range<usize>,
+        key: &mut Padded<T>,
+        value: &mut Padded<T>,
+    ) {
+        key.copy(&self.call.key, b, keys.clone(), g);
+        value.copy(&self.call.value, b, keys.clone(), g);
+        if self.call.mask.is_none() {
+            return;
+        }
+        for (n, j) in keys.clone().enumerate() {
+            let finite = |row: &[T]| row.iter().fold(true, |all, x| all & x.is_finite());
+            if !(finite(key.row(n)) && finite(value.row(n))) && !self.is_seen(b, g, j) {
+                key.row_mut(n).fill(T::default());
+                value.row_mut(n).fill(T::default());
+            }
+        }
+    }
+
+    fn is_seen(&self, b: usize, g: usize, j: usize) -> bool {
+        let Sizes { seq_q, n_keys, n_kv_heads, .. } = self.sizes;
+        let seen = self.seen[b * n_kv_heads + g].get_or_init(|| {
+            let group = self.sizes.group();
+            let mut seen = vec![false; n_keys];
+            for h in g * group..(g + 1) * group {
+                for rows in ranges(0..seq_q, 32) {
+                    for keys in ranges(0..n_keys, KEYS) {
+                        let mut bits = [0; KEYS];
+                        let answer = self.masks.see([b, h], &rows, &keys, &mut bits);
+                        for (seen, bits) in seen[keys].iter_mut().zip(bits) {
+                            *seen |= match answer {
+                                Seen::Nothing => false,
+                                Seen::Everything => true,
+                                Seen::Some => bits != 0,
+                            };
+                        }
+                    }
+                }
+            }
+            seen
+        });
+        seen[j]
+    }
+
+    /// How the scores of the call come from products of query and key.
+    pub(crate) fn scoring(&self) -> Scoring {
+        let plain = self.call.softcap.is_none() && self.extras.is_none() && self.call.scale > 0.0;
+        Scoring { scale: self.call.scale, softcap: self.call.softcap, plain }
+    }
+}
+
+/// From products of query and key to scores.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scoring {
+    scale: f64,
+    softcap: Option<f64>,
+    /// Scores are products times a positive number: the product can stand for the score.
+    plain: bool,
+}
+
+impl Scoring {
+    /// What a number of a tile, after [`apply`](Self::apply), is multiplied by to be a score in powers
+    /// of two.
+    pub(crate) fn unit(&self) -> f64 {
+        std::f64::consts::LOG2_E * if self.plain { self.scale } else { 1.0 }
+    }
+
+    /// Makes scores of products, but for the factor of [`unit`](Self::unit). With a softcap the
+    /// tangents are left in `tangents`, if there are any. `extra`: the biases. `bits`: who sees whom.
+    #[inline(always)]
+    pub(crate) fn apply<T: Real, S: Simd<T>, const N: usize>(
+        &self,
+        simd: S,
+        scores: &mut [[S::Lanes; N]],
+        tangents: Option<&mut [[S::Lanes; N]]>,
+        extra: Option<&[[S::Lanes; N]]>,
+        bits: Option<&[u32]>,
+    ) {
+        let number = |x: f64| simd.splat(T::from_f64(x));
+        if !self.plain {
+            let scale = number(self.scale / self.softcap.unwrap_or(1.0));
+            for row in scores.iter_mut().flatten() {
+                simd.store(simd.mul(simd.load(row), scale), row);
+            }
+            if let Some(cap) = self.softcap {
+                for row in scores.iter_mut().flatten() {
+                    simd.store(tanh(simd, simd.load(row)), row);
+                }
+                if let Some(tangents) = tangents {
+                    tangents[..scores.len()].copy_from_slice(scores);
+                }
+                for row in scores.iter_mut().flatten() {
+                    simd.store(simd.mul(simd.load(row), number(cap)), row);
+                }
+            }
+            if let Some(extra) = extra {
+                for (row, extra) in scores.iter_mut().flatten().zip(extra.iter().flatten()) {
+                    simd.store(simd.add(simd.load(row), simd.load(extra)), row);
+                }
+            }
+        }
+        if let Some(bits) = bits {
+            let hidden = number(f64::NEG_INFINITY);
+            for (row, &bits) in scores.iter_mut().zip(bits) {
+                for n in 0..N {
+                    let bits = bits >> (n * S::LANES);
+                    simd.store(simd.select(bits, simd.load(&row[n]), hidden), &mut row[n]);
+                }
+            }
+        }
+    }
+}
+
+/// Rows of numbers, each padded with zeros to `width`, and as many rows as `tall` says.
+#[derive(Debug)]
+pub(crate) struct Padded<T> {
+    pub(crate) numbers: Vec<T>,
+    pub(crate) width: usize,
+    used: usize,
+}
+
+impl<T: Real> Padded<T> {
+    pub(crate) fn new(rows: usize, used: usize, multiple: usize) -> Self {
+        let width = used.next_multiple_of(multiple);
+        Self { numbers: vec![T::default(); rows * width], width, used }
+    }
+
+    /// Copies rows of a head; the rows behind them keep what they had.
+    fn copy(&mut self, view: &View<'_, T, 4>, b: usize, rows: Range<usize>, head: usize) {
+        for (n, row) in rows.enumerate() {
+            let used = self.used;
+            view.copy([b, row, head, 0], 0..used, &mut self.row_mut(n)[..used]);
+        }
+    }
+
+    pub(crate) fn row(&self, n: usize) -> &[T] {
+        &self.numbers[n * self.width..][..self.width]
+    }
+
+    fn row_mut(&mut self, n: usize) -> &mut [T] {
+        &mut self.numbers[n * self.width..][..self.width]
+    }
+}
+
+/// Copies rows of a head into lanes, and zeros into lanes without a row: feature d of row l to lane l of
+/// `to[d]`.
+#[inline(always)]
+pub(crate) fn into_lanes<T: Real, S: Simd<T>, const N: usize>(
+    view: &View<'_, T, 4>,
+    [b, head]: [usize; 2],
+    rows: Range<usize>,
+    row: &mut [T],
+    to: &mut [[S::Lanes; N]],
+) {
+    for features in to.iter_mut() {
+        *features = [S::Lanes::all(T::default()); N];
+    }
+    for (lane, i) in rows.enumerate() {
+        view.copy([b, i, head, 0], 0..row.len(), row);
+        let (vector, lane) = (lane / S::LANES, lane % S::LANES);
+        for (features, &number) in to.iter_mut().zip(&*row) {
+            features[vector].numbers_mut()[lane] = number;
+        }
+    }
+}
+
+/// A range cut into pieces of `size`, the last of which may be shorter.
+pub(crate) fn ranges(range: Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>> + Clone {
+    range.clone().step_by(size).map(move |start| start..(start + size).min(range.end))
+}
