@@ -1,5 +1,9 @@
-//! A linear layer: what attention's projections are.
+//! Linear layers, by the `gemm` crate: what attention's projections are.
 
+use std::borrow::Cow;
+
+use crate::call::shape;
+use crate::machine::Product;
 use crate::{Error, Real, View};
 
 /// `input` times `weight`, plus `bias`: `[rows, d_out]`, row-major.
@@ -11,6 +15,17 @@ use crate::{Error, Real, View};
 /// # Errors
 ///
 /// When a size does not fit.
+///
+/// # Example
+///
+/// ```
+/// use mha_cpu::{View, linear};
+///
+/// let input = View::contiguous(&[1.0_f32, 2.0], [1, 2])?;
+/// let weight = View::contiguous(&[3.0_f32, 4.0], [2, 1])?;
+/// assert_eq!(linear(input, weight, Some(&[0.5]))?, [11.5]);
+/// # Ok::<(), mha_cpu::Error>(())
+/// ```
 pub fn linear<T: Real>(
     input: View<'_, T, 2>,
     weight: View<'_, T, 2>,
@@ -18,16 +33,16 @@ pub fn linear<T: Real>(
 ) -> Result<Vec<T>, Error> {
     let [rows, d_in] = input.dims();
     let [_, d_out] = weight.dims();
+    shape("weight", WEIGHT, &[d_in, d_out], &weight.dims())?;
     let mut out = Vec::with_capacity(rows * d_out);
-    for row in 0..rows {
-        for column in 0..d_out {
-            let start = bias.map_or(0.0, |bias| bias[column].to_f64());
-            let sum = (0..d_in)
-                .map(|d| input.get([row, d]).to_f64() * weight.get([d, column]).to_f64())
-                .sum::<f64>();
-            out.push(T::from_f64(start + sum));
+    match bias {
+        Some(bias) => {
+            shape("bias", "d_out", &[d_out], &[bias.len()])?;
+            (0..rows).for_each(|_| out.extend_from_slice(bias));
         }
+        None => out.resize(rows * d_out, T::default()),
     }
+    add_product(Matrix::new(&input), Matrix::new(&weight), &mut out);
     Ok(out)
 }
 
@@ -37,6 +52,21 @@ pub fn linear<T: Real>(
 /// # Errors
 ///
 /// When a size does not fit.
+///
+/// # Example
+///
+/// ```
+/// use mha_cpu::{View, linear_backward};
+///
+/// let input = View::contiguous(&[1.0_f32, 2.0], [1, 2])?;
+/// let weight = View::contiguous(&[3.0_f32, 4.0], [2, 1])?;
+/// let d_output = View::contiguous(&[10.0_f32], [1, 1])?;
+/// let [d_input, d_weight, d_bias] = linear_backward(input, weight, d_output, [true; 3])?;
+/// assert_eq!(d_input, Some(vec![30.0, 40.0]));
+/// assert_eq!(d_weight, Some(vec![10.0, 20.0]));
+/// assert_eq!(d_bias, Some(vec![10.0]));
+/// # Ok::<(), mha_cpu::Error>(())
+/// ```
 pub fn linear_backward<T: Real>(
     input: View<'_, T, 2>,
     weight: View<'_, T, 2>,
@@ -45,24 +75,156 @@ pub fn linear_backward<T: Real>(
 ) -> Result<[Option<Vec<T>>; 3], Error> {
     let [rows, d_in] = input.dims();
     let [_, d_out] = weight.dims();
-    let sum = |n: usize, term: &dyn Fn(usize) -> f64| T::from_f64((0..n).map(term).sum());
-    let mut d_input = Vec::new();
-    let mut d_weight = Vec::new();
-    for row in 0..rows {
-        for d in 0..d_in {
-            d_input.push(sum(d_out, &|c| {
-                d_output.get([row, c]).to_f64() * weight.get([d, c]).to_f64()
-            }));
+    shape("weight", WEIGHT, &[d_in, d_out], &weight.dims())?;
+    shape("d_output", "rows, d_out", &[rows, d_out], &d_output.dims())?;
+    let d_output = Matrix::new(&d_output);
+    let product = |left, right, len| {
+        let mut out = vec![T::default(); len];
+        add_product(left, right, &mut out);
+        out
+    };
+    let [of_input, of_weight, of_bias] = wanted;
+    Ok([
+        of_input.then(|| product(d_output.clone(), Matrix::new(&weight).transposed(), rows * d_in)),
+        of_weight.then(|| product(Matrix::new(&input).transposed(), d_output.clone(), d_in * d_out)),
+        of_bias.then(|| d_output.sum_of_rows()),
+    ])
+}
+
+const WEIGHT: &str = "d_in, d_out";
+
+/// A matrix whose rows and columns both run forwards.
+#[derive(Debug, Clone)]
+struct Matrix<'a, T: Clone> {
+    /// From the first element on.
+    data: Cow<'a, [T]>,
+    dims: [usize; 2],
+    strides: [isize; 2],
+}
+
+impl<'a, T: Real> Matrix<'a, T> {
+    fn new(view: &View<'a, T, 2>) -> Self {
+        let dims = view.dims();
+        if let Some((data, strides)) = view.forwards() {
+            return Self { data: Cow::Borrowed(data), dims, strides };
+        }
+        let [rows, columns] = dims;
+        let mut data = vec![T::default(); rows * columns];
+        for (row, to) in data.chunks_exact_mut(columns.max(1)).enumerate() {
+            view.copy([row, 0], 0..columns, to);
+        }
+        Self { data: Cow::Owned(data), dims, strides: [columns as isize, 1] }
+    }
+
+    fn transposed(self) -> Self {
+        let ([rows, columns], [down, along]) = (self.dims, self.strides);
+        Self { dims: [columns, rows], strides: [along, down], ..self }
+    }
+
+    /// The sum of each column. Rows are added up in groups, whose sums are then added: so the rounding
+    /// error grows with the larger of the two, not with the rows.
+    fn sum_of_rows(&self) -> Vec<T> {
+        const GROUP: usize = 128;
+        let ([rows, columns], [down, along]) = (self.dims, self.strides);
+        let mut all = vec![T::default(); columns];
+        let mut group = vec![T::default(); columns];
+        for start in (0..rows).step_by(GROUP) {
+            group.fill(T::default());
+            for row in start..rows.min(start + GROUP) {
+                let row = &self.data[row * down as usize..];
+                if along == 1 {
+                    group.iter_mut().zip(row).for_each(|(sum, &x)| *sum = *sum + x);
+                } else {
+                    let row = (0..columns).map(|column| row[column * along as usize]);
+                    group.iter_mut().zip(row).for_each(|(sum, x)| *sum = *sum + x);
+                }
+            }
+            all.iter_mut().zip(&group).for_each(|(sum, &x)| *sum = *sum + x);
+        }
+        all
+    }
+}
+
+/// Adds the product to `out`, row-major.
+fn add_product<T: Real>(left: Matrix<'_, T>, right: Matrix<'_, T>, out: &mut [T]) {
+    let ([m, k], [_, n]) = (left.dims, right.dims);
+    let (left, right) = ((&*left.data, left.strides), (&*right.data, right.strides));
+    T::gemm(Product { sizes: [m, k, n], left, right }, out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Against sums in f64, through every kind of stride.
+    #[test]
+    fn products_and_gradients() {
+        let numbers = |n: usize, by: usize| -> Vec<f32> {
+            (0..n).map(|x| (x * by % 23) as f32 - 11.0).collect()
+        };
+        for [rows, d_in, d_out] in [[0, 3, 5], [1, 1, 1], [7, 3, 5], [300, 17, 33]] {
+            let (x, w, g) = (
+                numbers(rows * d_in, 7),
+                numbers(d_in * d_out, 5),
+                numbers(rows * d_out, 3),
+            );
+            let bias = numbers(d_out, 11);
+            let weights = [
+                View::contiguous(&w, [d_in, d_out]).unwrap(),
+                View::new(&w, 0, [d_in, d_out], [1, d_in as isize]).unwrap(),
+                View::new(&w, d_in * d_out - 1, [d_in, d_out], [-(d_out as isize), -1]).unwrap(),
+                View::new(&w, 0, [d_in, d_out], [0, 1]).unwrap(),
+            ];
+            let gradients = [
+                View::contiguous(&g, [rows, d_out]).unwrap(),
+                View::new(&g, 0, [rows, d_out], [1, rows as isize]).unwrap(),
+                View::new(&g, 0, [rows, d_out], [0, 0]).unwrap(),
+            ];
+            let input = View::contiguous(&x, [rows, d_in]).unwrap();
+            // All are small integers: sums are exact.
+            let sum = |n: usize, term: &dyn Fn(usize) -> f32| (0..n).map(term).sum::<f32>();
+            for weight in weights {
+                let out = linear(input, weight, Some(&bias)).unwrap();
+                for (at, &out) in out.iter().enumerate() {
+                    let (r, c) = (at / d_out, at % d_out);
+                    let product = sum(d_in, &|d| input.get([r, d]) * weight.get([d, c]));
+                    assert_eq!(out, bias[c] + product);
+                }
+                for g in gradients {
+                    let [d_x, d_w, d_b] = linear_backward(input, weight, g, [true; 3]).unwrap();
+                    for (at, d_x) in d_x.unwrap().into_iter().enumerate() {
+                        let (r, d) = (at / d_in, at % d_in);
+                        assert_eq!(d_x, sum(d_out, &|c| g.get([r, c]) * weight.get([d, c])));
+                    }
+                    for (at, d_w) in d_w.unwrap().into_iter().enumerate() {
+                        let (d, c) = (at / d_out, at % d_out);
+                        assert_eq!(d_w, sum(rows, &|r| input.get([r, d]) * g.get([r, c])));
+                    }
+                    for (c, d_b) in d_b.unwrap().into_iter().enumerate() {
+                        assert_eq!(d_b, sum(rows, &|r| g.get([r, c])));
+                    }
+                }
+            }
         }
     }
-    for d in 0..d_in {
-        for c in 0..d_out {
-            d_weight.push(sum(rows, &|row| {
-                input.get([row, d]).to_f64() * d_output.get([row, c]).to_f64()
-            }));
-        }
+
+    #[test]
+    fn sizes_that_do_not_fit() {
+        let numbers = [0.0_f32; 12];
+        let matrix = |dims| View::contiguous(&numbers, dims).unwrap();
+        let error = |result: Result<_, Error>| result.map(|_: Vec<f32>| ()).unwrap_err().to_string();
+        assert_eq!(
+            error(linear(matrix([2, 3]), matrix([4, 3]), None)),
+            "weight: expected [3, 3] (d_in, d_out), got [4, 3]"
+        );
+        assert_eq!(
+            error(linear(matrix([2, 3]), matrix([3, 4]), Some(&[0.0; 3]))),
+            "bias: expected [4] (d_out), got [3]"
+        );
+        let error = linear_backward(matrix([2, 3]), matrix([3, 4]), matrix([3, 4]), [true; 3]);
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "d_output: expected [2, 4] (rows, d_out), got [3, 4]"
+        );
     }
-    let d_bias = (0..d_out).map(|c| sum(rows, &|row| d_output.get([row, c]).to_f64())).collect();
-    let [i, w, b] = wanted;
-    Ok([i.then_some(d_input), w.then_some(d_weight), b.then_some(d_bias)])
 }

@@ -115,7 +115,16 @@ impl<'a, T: Copy, const N: usize> View<'a, T, N> {
     }
 }
 
-impl<T: Copy, const N: usize> View<'_, T, N> {
+impl<'a, T: Copy, const N: usize> View<'a, T, N> {
+    /// The elements from the first on and their strides, if no axis runs backwards.
+    pub(crate) fn forwards(&self) -> Option<(&'a [T], [isize; N])> {
+        if self.dims.contains(&0) {
+            return Some((&[], self.strides.map(|_| 0)));
+        }
+        let forwards = self.strides.iter().all(|&stride| stride >= 0);
+        forwards.then(|| (&self.data[self.start..], self.strides))
+    }
+
     /// Whether all elements along an axis are one.
     pub(crate) fn repeats(&self, axis: usize) -> bool {
         self.strides[axis] == 0
