@@ -5,6 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::call::Sizes;
+use crate::decode::{decode, is_decoding};
 use crate::dropout::{self, column};
 use crate::machine::Rows;
 use crate::product::{add_columns, add_rows, load, store, zeros};
@@ -17,6 +18,9 @@ use crate::{Call, Dropout, Error, Output, Real};
 /// See [`forward`](crate::forward).
 pub(crate) fn forward<T: Real>(isa: Isa, call: &Call<'_, T>) -> Result<Output<T>, Error> {
     let tiles = Tiles::new(call)?;
+    if is_decoding(&tiles) {
+        return Ok(decode(isa, &tiles));
+    }
     let Sizes { batch, seq_q, n_heads, value_dim, .. } = tiles.sizes;
     let mut context = vec![T::default(); batch * seq_q * n_heads * value_dim];
     let mut lse = vec![T::default(); batch * n_heads * seq_q];

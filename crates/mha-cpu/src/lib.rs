@@ -17,6 +17,7 @@
 mod backward;
 mod bias;
 mod call;
+mod decode;
 mod dropout;
 mod error;
 mod extra;

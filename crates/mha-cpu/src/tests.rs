@@ -173,7 +173,7 @@ fn every_option_on_every_instruction_set() {
     all.extend([0, 0x18, 0x38, 0x58, 0x98, 0xf8, 0x110, 0x1f0, 0x78, 0x4012, 0x5613, 0xffff, 0x6e1d]);
     all.extend((0..24).map(|n: u32| n.wrapping_mul(0x9e37_79b1) >> 16));
     for options in all {
-        for sizes in [[2, 11, 13, 6, 3, 5, 7], [1, 37, 137, 2, 2, 8, 3]] {
+        for sizes in [[2, 11, 13, 6, 3, 5, 7], [1, 37, 137, 2, 2, 8, 3], [2, 1, 530, 6, 2, 19, 3]] {
             for &isa in Isa::available() {
                 Case { sizes, options }.check::<f64>(isa, 1e-12);
                 Case { sizes, options }.check::<f32>(isa, 2e-5);

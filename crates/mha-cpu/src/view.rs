@@ -130,6 +130,22 @@ impl<'a, T: Copy, const N: usize> View<'a, T, N> {
         self.strides[axis] == 0
     }
 
+    /// All elements along the last axis, at `index` of the axes before it: where they lie if they lie
+    /// side by side, else copied to `scratch`.
+    #[inline(always)]
+    pub(crate) fn row<'s>(&self, index: [usize; N], scratch: &'s mut [T]) -> &'s [T]
+    where
+        'a: 's,
+    {
+        let count = self.dims[N - 1];
+        if self.strides[N - 1] == 1 && count > 0 {
+            let start = self.at(index);
+            return &self.data[start..start + count];
+        }
+        self.copy(index, 0..count, scratch);
+        scratch
+    }
+
     /// Copies the elements of `range` along the last axis, at `index` of the axes before it (the last
     /// number of `index` counts for nothing).
     pub(crate) fn copy(&self, mut index: [usize; N], range: std::ops::Range<usize>, to: &mut [T]) {
