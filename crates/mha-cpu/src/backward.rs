@@ -156,9 +156,10 @@ fn add_up<T: Real>(
 ) -> Partial<T> {
     match splits {
         [] => Partial::zeros(shared, plan),
-        [rows_of_task] => {
-            T::dispatch(shared.isa, Task { shared, head, rows: rows_of_task.clone(), plan, out: rows })
-        }
+        [rows_of_task] => T::dispatch(
+            shared.isa,
+            Task { shared, head, rows: rows_of_task.clone(), plan, out: rows },
+        ),
         _ => {
             let (left, right) = splits.split_at(splits.len() / 2);
             let (mut left, right) = rayon::join(

@@ -81,7 +81,8 @@ impl Sizes {
 
     /// Whether handing parts to other threads would take longer than computing them.
     pub(crate) fn is_small(&self) -> bool {
-        let pairs = self.batch as f64 * self.n_heads as f64 * self.seq_q as f64 * self.n_keys as f64;
+        let pairs =
+            self.batch as f64 * self.n_heads as f64 * self.seq_q as f64 * self.n_keys as f64;
         pairs * (self.head_dim + self.value_dim) as f64 <= 100_000.0
     }
 }

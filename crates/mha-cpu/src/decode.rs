@@ -171,9 +171,7 @@ impl<T: Real> Kernel<T> for Decode<'_, T> {
                         let score = &mut scores[n / S::LANES].numbers_mut()[n % S::LANES];
                         *score = match call.softcap {
                             _ if is_hidden(h, n) => T::from_f64(f64::NEG_INFINITY),
-                            Some(cap) => {
-                                T::from_f64((score.to_f64() / cap).tanh() * cap * LOG2_E)
-                            }
+                            Some(cap) => T::from_f64((score.to_f64() / cap).tanh() * cap * LOG2_E),
                             None => *score,
                         };
                     }

@@ -1,5 +1,6 @@
 //! The forward pass, tile by tile.
 
+use std::f64::consts::{LN_2, LOG2_E};
 use std::ops::Range;
 
 use rayon::prelude::*;
@@ -12,7 +13,8 @@ use crate::product::{add_columns, add_rows, load, store, zeros};
 use crate::seen::Seen;
 use crate::simd::{Isa, Kernel, Lanes, Simd};
 use crate::softmax::Running;
-use crate::tile::{KEYS, Padded, Tiles, into_lanes, ranges};
+use crate::tile::{KEYS, Padded, Tiles, ranges, zero_rows};
+use crate::transpose::{into_pieces, lanes_into_rows, pieces_into_lanes, rows_of_pieces};
 use crate::{Call, Dropout, Error, Output, Real};
 
 /// See [`forward`](crate::forward).
@@ -86,25 +88,26 @@ impl<T: Real> Forward<'_, T> {
         let Sizes { seq_q, n_keys, n_heads, head_dim, value_dim, .. } = tiles.sizes;
         let call = tiles.call;
         let scoring = tiles.scoring();
-        let zero = [S::Lanes::all(T::default()); N];
 
         let mut key = Padded::new(KEYS, head_dim, M);
         let mut value = Padded::new(KEYS, value_dim, M);
-        let mut scores = vec![zero; KEYS];
-        let mut extra = vec![zero; if tiles.extras.is_none() { 0 } else { KEYS }];
+        let mut scores = zero_rows(KEYS);
+        let mut extra = zero_rows(if tiles.extras.is_none() { 0 } else { KEYS });
         let mut bits = [0; KEYS];
         let mut row = vec![T::default(); head_dim];
-        let mut blocks: Vec<Block<S::Lanes, N>> = ranges(rows, N * S::LANES)
-            .map(|rows| {
-                let mut query = vec![zero; head_dim];
-                into_lanes::<T, S, N>(&call.query, [b, h], rows.clone(), &mut row, &mut query);
-                let mut running = Running::new::<T>();
-                if let Some(sink) = call.sink {
-                    running.start(T::from_f64(sink[h].to_f64() * std::f64::consts::LOG2_E));
-                }
-                Block { rows, query, context: vec![zero; value.width], running }
-            })
-            .collect();
+        let mut pieces = zero_rows(rows_of_pieces::<T, S, N>(head_dim));
+        let mut blocks: Vec<Block<S::Lanes, N>> = Vec::new();
+        for rows in ranges(rows, N * S::LANES) {
+            into_pieces::<T, S, N>(&call.query, [b, h], rows.clone(), &mut row, &mut pieces);
+            let mut query = zero_rows(head_dim);
+            pieces_into_lanes::<T, S, N>(simd, &pieces, &mut query);
+            let mut running = Running::new::<T>();
+            if let Some(sink) = call.sink {
+                running.start(T::from_f64(sink[h].to_f64() * LOG2_E));
+            }
+            let context = zero_rows(value.width);
+            blocks.push(Block { rows, query, context, running });
+        }
 
         for keys in ranges(0..n_keys, KEYS) {
             let mut copied = false;
@@ -149,23 +152,30 @@ impl<T: Real> Forward<'_, T> {
             }
         }
 
-        for block in &blocks {
+        for block in &mut blocks {
+            let Running { max, sum } = &block.running;
+            let mut scale = [S::Lanes::all(T::default()); N];
             for (lane, i) in block.rows.clone().enumerate() {
-                let at = |lanes: &[S::Lanes; N]| lanes[lane / S::LANES].numbers()[lane % S::LANES];
-                let (max, sum) = (at(&block.running.max).to_f64(), at(&block.running.sum).to_f64());
-                let scale = if sum == 0.0 { 0.0 } else { 1.0 / sum };
-                let row = out.context.take((b * seq_q + i) * n_heads + h);
-                for (to, lanes) in row.iter_mut().zip(&block.context) {
-                    *to = T::from_f64(at(lanes).to_f64() * scale);
-                }
-                let lse = if sum == 0.0 { f64::NEG_INFINITY } else { max * LN_2 + sum.ln() };
+                let at = |lanes: &[S::Lanes; N]| {
+                    lanes[lane / S::LANES].numbers()[lane % S::LANES].to_f64()
+                };
+                let empty = at(sum) == 0.0;
+                let inverse = if empty { 0.0 } else { 1.0 / at(sum) };
+                scale[lane / S::LANES].numbers_mut()[lane % S::LANES] = T::from_f64(inverse);
+                let lse = if empty { f64::NEG_INFINITY } else { at(max) * LN_2 + at(sum).ln() };
                 out.lse.take((b * n_heads + h) * seq_q + i)[0] = T::from_f64(lse);
             }
+            for features in &mut block.context {
+                for n in 0..N {
+                    let scaled = simd.mul(simd.load(&features[n]), simd.load(&scale[n]));
+                    simd.store(scaled, &mut features[n]);
+                }
+            }
+            let own = block.rows.clone().map(|i| out.context.take((b * seq_q + i) * n_heads + h));
+            lanes_into_rows::<T, S, N>(simd, &block.context, &mut own.collect::<Vec<_>>());
         }
     }
 }
-
-use std::f64::consts::LN_2;
 
 /// Queries that fill the lanes of a tile.
 struct Block<L, const N: usize> {

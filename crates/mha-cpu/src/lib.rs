@@ -36,6 +36,7 @@ mod softmax;
 #[cfg(test)]
 mod tests;
 mod tile;
+mod transpose;
 mod view;
 
 pub use bias::{Positions, Relative};

@@ -86,7 +86,8 @@ pub fn linear_backward<T: Real>(
     let [of_input, of_weight, of_bias] = wanted;
     Ok([
         of_input.then(|| product(d_output.clone(), Matrix::new(&weight).transposed(), rows * d_in)),
-        of_weight.then(|| product(Matrix::new(&input).transposed(), d_output.clone(), d_in * d_out)),
+        of_weight
+            .then(|| product(Matrix::new(&input).transposed(), d_output.clone(), d_in * d_out)),
         of_bias.then(|| d_output.sum_of_rows()),
     ])
 }
@@ -163,11 +164,8 @@ mod tests {
             (0..n).map(|x| (x * by % 23) as f32 - 11.0).collect()
         };
         for [rows, d_in, d_out] in [[0, 3, 5], [1, 1, 1], [7, 3, 5], [300, 17, 33]] {
-            let (x, w, g) = (
-                numbers(rows * d_in, 7),
-                numbers(d_in * d_out, 5),
-                numbers(rows * d_out, 3),
-            );
+            let (x, w, g) =
+                (numbers(rows * d_in, 7), numbers(d_in * d_out, 5), numbers(rows * d_out, 3));
             let bias = numbers(d_out, 11);
             let weights = [
                 View::contiguous(&w, [d_in, d_out]).unwrap(),
@@ -212,7 +210,8 @@ mod tests {
     fn sizes_that_do_not_fit() {
         let numbers = [0.0_f32; 12];
         let matrix = |dims| View::contiguous(&numbers, dims).unwrap();
-        let error = |result: Result<_, Error>| result.map(|_: Vec<f32>| ()).unwrap_err().to_string();
+        let error =
+            |result: Result<_, Error>| result.map(|_: Vec<f32>| ()).unwrap_err().to_string();
         assert_eq!(
             error(linear(matrix([2, 3]), matrix([4, 3]), None)),
             "weight: expected [3, 3] (d_in, d_out), got [4, 3]"

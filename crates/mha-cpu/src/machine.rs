@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::Real;
-use crate::simd::{Arithmetic, Isa, Kernel, Portable};
+use crate::simd::{Arithmetic, EXPM1_F32, EXPM1_F64, Isa, Kernel, Portable};
 
 /// One buffer cut into rows of `width`, each of which one task may write.
 pub(crate) struct Rows<'a, T> {
@@ -58,10 +58,7 @@ fn fits<T>(slice: &[T], [rows, columns]: [usize; 2], strides: [isize; 2]) -> boo
     down >= 0 && along >= 0 && last < slice.len() as i128
 }
 
-fn gemm<T: 'static>(product: Product<'_, T>, one: T, out: &mut [T])
-where
-    T: Copy,
-{
+fn gemm<T: Copy + 'static>(product: Product<'_, T>, one: T, out: &mut [T]) {
     let Product { sizes: [m, k, n], left, right } = product;
     assert_eq!(out.len(), m * n, "the size of the product");
     if m == 0 || n == 0 || k == 0 {
@@ -99,10 +96,9 @@ where
 }
 
 macro_rules! arithmetic {
-    ($T:ty, [$($expm1:literal),+]) => {
+    ($T:ty, $expm1:expr) => {
         impl Arithmetic for $T {
-            #[expect(clippy::excessive_precision, reason = "f64 takes them all")]
-            const EXPM1: &'static [Self] = &[$($expm1),+];
+            const EXPM1: &'static [Self] = &$expm1;
 
             fn dispatch<K: Kernel<Self>>(isa: Isa, kernel: K) -> K::Out
             where
@@ -131,14 +127,8 @@ macro_rules! arithmetic {
         }
     };
 }
-arithmetic!(
-    f32,
-    [0.693_147_187_926_757, 0.240_226_497_949_492_56, 0.055_503_574_333_419_23, 0.009_618_237_477_547_353, 0.001_339_073_563_284_195_2, 0.000_154_035_196_747_975_58]
-);
-arithmetic!(
-    f64,
-    [0.693_147_180_559_945_3, 0.240_226_506_959_100_98, 0.055_504_108_664_821_236, 0.009_618_129_107_607_07, 0.001_333_355_814_653_189, 0.000_154_035_304_414_740_37, 0.000_015_252_733_700_882_155, 1.321_544_272_769_500_9e-6, 1.017_812_146_646_336_5e-7, 7.072_561_103_237_951e-9, 4.445_508_730_365_037e-10]
-);
+arithmetic!(f32, EXPM1_F32);
+arithmetic!(f64, EXPM1_F64);
 
 pub(crate) fn has_avx512() -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -210,7 +200,8 @@ mod x86 {
             $fma:ident $max:ident $min:ident,
             round: |$r:ident| $round:expr,
             scale: |$a:ident, $n:ident| $scale:expr,
-            select: |$bits:ident, $yes:ident, $no:ident| $select:expr $(,)?
+            select: |$bits:ident, $yes:ident, $no:ident| $select:expr,
+            interleave: |$x:ident, $y:ident| $interleave:expr $(,)?
         ) => {
             impl Simd<$T> for $Isa {
                 const LANES: usize = $L;
@@ -257,6 +248,11 @@ mod x86 {
                     // SAFETY: see above.
                     unsafe { $select }
                 }
+                #[inline(always)]
+                fn interleave(self, $x: $Vector, $y: $Vector) -> [$Vector; 2] {
+                    // SAFETY: see above.
+                    unsafe { $interleave }
+                }
             }
         };
         (@binary $Vector:ty, $($name:ident $instruction:ident),+) => {
@@ -277,6 +273,11 @@ mod x86 {
         round: |a| _mm512_roundscale_ps::<NEAREST>(a),
         scale: |a, n| _mm512_scalef_ps(a, n),
         select: |bits, yes, no| _mm512_mask_blend_ps(bits as u16, no, yes),
+        interleave: |a, b| {
+            let low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+            let high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+            [_mm512_permutex2var_ps(a, low, b), _mm512_permutex2var_ps(a, high, b)]
+        },
     );
     simd!(
         Avx512, f64, 8, Lanes64, __m512d, least -1100.0,
@@ -285,6 +286,11 @@ mod x86 {
         round: |a| _mm512_roundscale_pd::<NEAREST>(a),
         scale: |a, n| _mm512_scalef_pd(a, n),
         select: |bits, yes, no| _mm512_mask_blend_pd(bits as u8, no, yes),
+        interleave: |a, b| {
+            let low = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
+            let high = _mm512_add_epi64(low, _mm512_set1_epi64(4));
+            [_mm512_permutex2var_pd(a, low, b), _mm512_permutex2var_pd(a, high, b)]
+        },
     );
     // The bits of 2^n are n + bias in the exponent; those of 2^-bias are 0.
     simd!(
@@ -302,6 +308,14 @@ mod x86 {
             let set = _mm256_cmpeq_epi32(set, lane);
             _mm256_blendv_ps(no, yes, _mm256_castsi256_ps(set))
         },
+        // Within halves first: the low halves of both then make the low result.
+        interleave: |a, b| {
+            let (low, high) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+            [
+                _mm256_permute2f128_ps::<0x20>(low, high),
+                _mm256_permute2f128_ps::<0x31>(low, high),
+            ]
+        },
     );
     simd!(
         Avx2, f64, 4, Lanes32, __m256d, least -1023.0,
@@ -318,6 +332,13 @@ mod x86 {
             let set = _mm256_and_si256(_mm256_set1_epi64x(i64::from(bits)), lane);
             let set = _mm256_cmpeq_epi64(set, lane);
             _mm256_blendv_pd(no, yes, _mm256_castsi256_pd(set))
+        },
+        interleave: |a, b| {
+            let (low, high) = (_mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b));
+            [
+                _mm256_permute2f128_pd::<0x20>(low, high),
+                _mm256_permute2f128_pd::<0x31>(low, high),
+            ]
         },
     );
 }

@@ -71,7 +71,13 @@ impl<'a> Masks<'a> {
         }
     }
 
-    fn by_runs(&self, b: usize, rows: &Range<usize>, keys: &Range<usize>, bits: &mut [u32]) -> Seen {
+    fn by_runs(
+        &self,
+        b: usize,
+        rows: &Range<usize>,
+        keys: &Range<usize>,
+        bits: &mut [u32],
+    ) -> Seen {
         let Some(runs) = &self.mask.runs else { return Seen::Everything };
         let (mut none, mut all) = (true, true);
         for i in rows.clone() {

@@ -9,7 +9,8 @@ use crate::{
 fn numbers<T: Real>(seed: u64, count: usize) -> Vec<T> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         T::from_f64((state >> 40) as f64 / f64::from(1u32 << 23) - 1.0)
     };
     std::iter::repeat_with(next).take(count).collect()
@@ -41,7 +42,8 @@ const REACH: usize = 5;
 impl Case {
     fn data<T: Real>(&self) -> Data<T> {
         let [b, q, k, h, g, d, v] = self.sizes;
-        let ids = |n: usize| (0..b).map(move |b| (0..n).map(|i| ((i + b) / 7 % 3) as u32).collect());
+        let ids =
+            |n: usize| (0..b).map(move |b| (0..n).map(|i| ((i + b) / 7 % 3) as u32).collect());
         Data {
             query: numbers(1, b * q * h * d),
             key: numbers(2, b * k * g * d),
@@ -80,7 +82,8 @@ impl Case {
         call.n_memory = k - ruled;
         let one = |repeated: bool, n: usize| if repeated { 1 } else { n };
         if has(0) {
-            let causal = move |_: usize, i: usize| [0..(i + 1 + ruled).saturating_sub(q).min(ruled)];
+            let causal =
+                move |_: usize, i: usize| Some(0..(i + 1 + ruled).saturating_sub(q).min(ruled));
             mask.runs = Some(Runs::new(1, q, causal));
         }
         if has(1) {
@@ -109,7 +112,8 @@ impl Case {
             call.relative = Some(Relative { table: &data.table, reach: REACH });
         }
         if has(9) || has(10) {
-            call.positions = Positions { offsets: vec![ruled as i64 - q as i64], gap_after: 3, gap: 2 };
+            call.positions =
+                Positions { offsets: vec![ruled as i64 - q as i64], gap_after: 3, gap: 2 };
         }
         if has(12) {
             call.sink = Some(&data.sink);
@@ -170,7 +174,9 @@ fn close<T: Real>(what: &str, ours: &[T], exact: &[T], tolerance: f64) {
 #[test]
 fn every_option_on_every_instruction_set() {
     let mut all: Vec<u32> = (0..16).map(|bit| 1 << bit).collect();
-    all.extend([0, 0x18, 0x38, 0x58, 0x98, 0xf8, 0x110, 0x1f0, 0x78, 0x4012, 0x5613, 0xffff, 0x6e1d]);
+    all.extend([
+        0, 0x18, 0x38, 0x58, 0x98, 0xf8, 0x110, 0x1f0, 0x78, 0x4012, 0x5613, 0xffff, 0x6e1d,
+    ]);
     all.extend((0..24).map(|n: u32| n.wrapping_mul(0x9e37_79b1) >> 16));
     for options in all {
         for sizes in [[2, 11, 13, 6, 3, 5, 7], [1, 37, 137, 2, 2, 8, 3], [2, 1, 530, 6, 2, 19, 3]] {

@@ -50,7 +50,8 @@ impl<'a, T: Real> Tiles<'a, T> {
         }
         for (n, j) in keys.clone().enumerate() {
             let finite = |row: &[T]| row.iter().fold(true, |all, x| all & x.is_finite());
-            if !(finite(key.row(n)) && finite(value.row(n))) && !self.is_seen(b, g, j) {
+            let usable = finite(key.row(n)) && finite(value.row(n));
+            if !usable && !self.is_seen(b, g, j) {
                 key.row_mut(n).fill(T::default());
                 value.row_mut(n).fill(T::default());
             }
@@ -142,9 +143,9 @@ impl Scoring {
         if let Some(bits) = bits {
             let hidden = number(f64::NEG_INFINITY);
             for (row, &bits) in scores.iter_mut().zip(bits) {
-                for n in 0..N {
+                for (n, row) in row.iter_mut().enumerate() {
                     let bits = bits >> (n * S::LANES);
-                    simd.store(simd.select(bits, simd.load(&row[n]), hidden), &mut row[n]);
+                    simd.store(simd.select(bits, simd.load(row), hidden), row);
                 }
             }
         }
@@ -182,29 +183,21 @@ impl<T: Real> Padded<T> {
     }
 }
 
-/// Copies rows of a head into lanes, and zeros into lanes without a row: feature d of row l to lane l of
-/// `to[d]`.
+/// Rows of zeros. Not `vec!`, which is compiled without the instructions of the kernel and then copies
+/// each row by a call.
 #[inline(always)]
-pub(crate) fn into_lanes<T: Real, S: Simd<T>, const N: usize>(
-    view: &View<'_, T, 4>,
-    [b, head]: [usize; 2],
-    rows: Range<usize>,
-    row: &mut [T],
-    to: &mut [[S::Lanes; N]],
-) {
-    for features in to.iter_mut() {
-        *features = [S::Lanes::all(T::default()); N];
+pub(crate) fn zero_rows<T: Real, L: Lanes<T>, const N: usize>(count: usize) -> Vec<[L; N]> {
+    let mut rows = Vec::with_capacity(count);
+    for _ in 0..count {
+        rows.push([L::all(T::default()); N]);
     }
-    for (lane, i) in rows.enumerate() {
-        view.copy([b, i, head, 0], 0..row.len(), row);
-        let (vector, lane) = (lane / S::LANES, lane % S::LANES);
-        for (features, &number) in to.iter_mut().zip(&*row) {
-            features[vector].numbers_mut()[lane] = number;
-        }
-    }
+    rows
 }
 
 /// A range cut into pieces of `size`, the last of which may be shorter.
-pub(crate) fn ranges(range: Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>> + Clone {
+pub(crate) fn ranges(
+    range: Range<usize>,
+    size: usize,
+) -> impl Iterator<Item = Range<usize>> + Clone {
     range.clone().step_by(size).map(move |start| start..(start + size).min(range.end))
 }

@@ -7,7 +7,8 @@ use crate::Real;
 use crate::call::Sizes;
 use crate::product::Row;
 use crate::simd::{Lanes, Simd};
-use crate::tile::into_lanes;
+use crate::tile::zero_rows;
+use crate::transpose::{into_pieces, pieces_into_lanes, rows_of_pieces};
 
 /// Queries that fill the lanes of a tile.
 pub(crate) struct Block<T: Real, S: Simd<T>, const N: usize> {
@@ -34,6 +35,7 @@ impl<T: Real, S: Simd<T>, const N: usize> Block<T, S, N> {
     /// gradient to `d_sink`.
     #[inline(always)]
     pub(crate) fn new(
+        simd: S,
         shared: &Shared<'_, T>,
         [b, h]: [usize; 2],
         rows: Range<usize>,
@@ -43,31 +45,24 @@ impl<T: Real, S: Simd<T>, const N: usize> Block<T, S, N> {
         let Shared { tiles, saved, .. } = shared;
         let Sizes { seq_q, n_heads, head_dim, value_dim, .. } = tiles.sizes;
         let zero = [S::Lanes::all(T::default()); N];
-        let lanes = N * S::LANES;
         let mut row = vec![T::default(); head_dim.max(value_dim)];
 
-        let mut query = vec![zero; head_dim];
-        let mut d_context = vec![zero; value_dim];
-        let view = &tiles.call.query;
-        into_lanes::<T, S, N>(view, [b, h], rows.clone(), &mut row[..head_dim], &mut query);
-        let view = &saved.d_context;
-        into_lanes::<T, S, N>(view, [b, h], rows.clone(), &mut row[..value_dim], &mut d_context);
+        let mut query_rows = zero_rows(rows_of_pieces::<T, S, N>(head_dim));
+        let mut d_context_rows = zero_rows(rows_of_pieces::<T, S, N>(value_dim));
+        let (all, scratch) = (rows.clone(), &mut row[..head_dim]);
+        into_pieces::<T, S, N>(&tiles.call.query, [b, h], all, scratch, &mut query_rows);
+        let (all, scratch) = (rows.clone(), &mut row[..value_dim]);
+        into_pieces::<T, S, N>(&saved.d_context, [b, h], all, scratch, &mut d_context_rows);
+        let (mut query, mut d_context) = (zero_rows(head_dim), zero_rows(value_dim));
+        pieces_into_lanes::<T, S, N>(simd, &query_rows, &mut query);
+        pieces_into_lanes::<T, S, N>(simd, &d_context_rows, &mut d_context);
 
-        let mut query_rows = vec![zero; head_dim.div_ceil(lanes) * lanes];
-        let mut d_context_rows = vec![zero; value_dim.div_ceil(lanes) * lanes];
         let (mut shift, mut delta) = (zero, zero);
         let mut sink = 0.0;
         let mut context = vec![T::default(); value_dim];
         for (lane, i) in rows.clone().enumerate() {
-            let features = &mut row[..head_dim];
-            tiles.call.query.copy([b, i, h, 0], 0..head_dim, features);
-            into_pieces::<T, S, N>(features, lane, &mut query_rows);
-            let features = &mut row[..value_dim];
-            saved.d_context.copy([b, i, h, 0], 0..value_dim, features);
-            into_pieces::<T, S, N>(features, lane, &mut d_context_rows);
-            saved.context.copy([b, i, h, 0], 0..value_dim, &mut context);
-
-            let dot = dot(features, &context);
+            let d_context = saved.d_context.row([b, i, h, 0], &mut row[..value_dim]);
+            let dot = dot(d_context, saved.context.row([b, i, h, 0], &mut context));
             let lse = saved.lse[(b * n_heads + h) * seq_q + i].to_f64();
             // A query that sees nothing has the log-sum-exp -∞, and only scores of -∞.
             let lse = if lse == f64::NEG_INFINITY { 0.0 } else { lse };
@@ -82,25 +77,8 @@ impl<T: Real, S: Simd<T>, const N: usize> Block<T, S, N> {
         if let Some(d_sink) = d_sink {
             *d_sink = *d_sink + T::from_f64(sink);
         }
-        let d_query = vec![zero; head_dim.next_multiple_of(multiple)];
-        let d_rows = (query_rows, d_context_rows);
-        let (query_rows, d_context_rows) = d_rows;
+        let d_query = zero_rows(head_dim.next_multiple_of(multiple));
         Self { h, rows, query, d_context, query_rows, d_context_rows, shift, delta, d_query }
-    }
-}
-
-/// A row of features into the row `at` of each piece.
-#[inline(always)]
-fn into_pieces<T: Real, S: Simd<T>, const N: usize>(
-    features: &[T],
-    at: usize,
-    to: &mut [Row<T, S, N>],
-) {
-    let lanes = N * S::LANES;
-    for (features, piece) in features.chunks(lanes).zip(to.chunks_exact_mut(lanes)) {
-        for (features, vector) in features.chunks(S::LANES).zip(&mut piece[at]) {
-            vector.numbers_mut()[..features.len()].copy_from_slice(features);
-        }
     }
 }
 

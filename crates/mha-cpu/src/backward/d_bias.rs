@@ -72,8 +72,10 @@ impl BiasPlan {
             return vec![all.collect()];
         };
         let (by_entry, by_head) = (entries == 1, heads == 1);
-        let mut waves = vec![Vec::new(); if by_entry { batch } else { 1 }
-            * if by_head { n_kv_heads } else { 1 }];
+        let mut waves = vec![
+            Vec::new();
+            if by_entry { batch } else { 1 } * if by_head { n_kv_heads } else { 1 }
+        ];
         for [b, g] in all {
             let wave = match (by_entry, by_head) {
                 (true, true) => b * n_kv_heads + g,

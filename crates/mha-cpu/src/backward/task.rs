@@ -10,7 +10,8 @@ use crate::forward::{drop_weights, scores_of};
 use crate::product::{Row, add_columns, add_lanes, load, store};
 use crate::seen::Seen;
 use crate::simd::{Kernel, Lanes, Simd, exp2};
-use crate::tile::{KEYS, Padded, ranges};
+use crate::tile::{KEYS, Padded, ranges, zero_rows};
+use crate::transpose::lanes_into_rows;
 use crate::{Real, Wanted};
 
 /// What tasks of one key head add up.
@@ -107,7 +108,7 @@ impl<T: Real> Task<'_, T> {
         for (of_group, h) in (g * group..(g + 1) * group).enumerate() {
             for rows in ranges(rows.clone(), lanes) {
                 let d_sink = partial.sink.get_mut(of_group);
-                blocks.push(Block::<T, S, N>::new(shared, [b, h], rows, M, d_sink));
+                blocks.push(Block::<T, S, N>::new(simd, shared, [b, h], rows, M, d_sink));
             }
         }
         // The rows of the bias' gradient that this task owns: [slot][row].
@@ -121,18 +122,20 @@ impl<T: Real> Task<'_, T> {
 
         let mut key = Padded::new(KEYS, head_dim, M);
         let mut value = Padded::new(KEYS, value_dim, M);
-        let needs = |needed: bool| vec![zero; if needed { KEYS } else { 0 }];
+        let needs = |needed: bool| if needed { KEYS } else { 0 };
         let has_extra = !tiles.extras.is_none() || tiles.call.dropout.is_some();
         let mut scratch = Scratch::<T, S, N> {
-            weights: needs(true),
-            d_scores: needs(true),
-            tangents: needs(tiles.call.softcap.is_some()),
-            extra: needs(has_extra),
+            weights: zero_rows(needs(true)),
+            d_scores: zero_rows(needs(true)),
+            tangents: zero_rows(needs(tiles.call.softcap.is_some())),
+            extra: zero_rows(needs(has_extra)),
             bits: [0; KEYS],
         };
         // Sums over the queries: [piece of features][key].
-        let mut d_key = vec![zero; if wanted.key { head_dim.div_ceil(lanes) * KEYS } else { 0 }];
-        let mut d_value = vec![zero; if wanted.value { value_dim.div_ceil(lanes) * KEYS } else { 0 }];
+        let pieces =
+            |width: usize, wanted: bool| if wanted { width.div_ceil(lanes) * KEYS } else { 0 };
+        let mut d_key = zero_rows(pieces(head_dim, wanted.key));
+        let mut d_value = zero_rows(pieces(value_dim, wanted.value));
 
         for keys in ranges(0..n_keys, KEYS) {
             let mut copied = false;
@@ -148,7 +151,16 @@ impl<T: Real> Task<'_, T> {
                     copied = true;
                 }
                 let masked = seen == Seen::Some;
-                self::weigh::<T, S, M, N>(simd, shared, b, block, &keys, masked, &key, &mut scratch);
+                self::weigh::<T, S, M, N>(
+                    simd,
+                    shared,
+                    b,
+                    block,
+                    &keys,
+                    masked,
+                    &key,
+                    &mut scratch,
+                );
                 if wanted.query || wanted.key || wanted.bias || wanted.relative {
                     let d_scores = &mut scratch.d_scores;
                     scores_of::<T, S, M, N>(simd, &value, keys.len(), &block.d_context, d_scores);
@@ -178,7 +190,13 @@ impl<T: Real> Task<'_, T> {
                     keys.len(),
                     &mut d_value,
                 );
-                sum_over_queries::<T, S, M, N>(simd, d_scores, &block.query_rows, keys.len(), &mut d_key);
+                sum_over_queries::<T, S, M, N>(
+                    simd,
+                    d_scores,
+                    &block.query_rows,
+                    keys.len(),
+                    &mut d_key,
+                );
                 if wanted.query {
                     let d_scores = &d_scores[..keys.len()];
                     let d_query = block.d_query.as_chunks_mut::<M>().0;
@@ -197,14 +215,14 @@ impl<T: Real> Task<'_, T> {
         }
 
         if wanted.query {
-            let scale = T::from_f64(tiles.call.scale);
-            for block in &blocks {
-                for (lane, i) in block.rows.clone().enumerate() {
-                    let row = out.query.take((b * seq_q + i) * n_heads + block.h);
-                    for (to, lanes) in row.iter_mut().zip(&block.d_query) {
-                        *to = lanes[lane / S::LANES].numbers()[lane % S::LANES] * scale;
-                    }
+            let scale = simd.splat(T::from_f64(tiles.call.scale));
+            for block in &mut blocks {
+                for lanes in block.d_query.iter_mut().flatten() {
+                    simd.store(simd.mul(simd.load(lanes), scale), lanes);
                 }
+                let h = block.h;
+                let own = block.rows.clone().map(|i| out.query.take((b * seq_q + i) * n_heads + h));
+                lanes_into_rows::<T, S, N>(simd, &block.d_query, &mut own.collect::<Vec<_>>());
             }
         }
         partial

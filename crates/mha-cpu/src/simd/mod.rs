@@ -10,6 +10,31 @@ pub(crate) use portable::Portable;
 
 use crate::Real;
 
+/// See [`Arithmetic::EXPM1`].
+pub(crate) const EXPM1_F32: [f32; 6] = [
+    std::f32::consts::LN_2,
+    0.240_226_49,
+    0.055_503_573,
+    0.009_618_238,
+    0.001_339_073_5,
+    0.000_154_035_2,
+];
+
+/// See [`Arithmetic::EXPM1`].
+pub(crate) const EXPM1_F64: [f64; 11] = [
+    std::f64::consts::LN_2, // off by 3e-18
+    0.240_226_506_959_100_98,
+    0.055_504_108_664_821_236,
+    0.009_618_129_107_607_07,
+    0.001_333_355_814_653_189,
+    0.000_154_035_304_414_740_37,
+    0.000_015_252_733_700_882_155,
+    1.321_544_272_769_501e-6,
+    1.017_812_146_646_336_5e-7,
+    7.072_561_103_237_951e-9,
+    4.445_508_730_365_037e-10,
+];
+
 /// What [`Real`] numbers bring for the kernels; not to be implemented elsewhere.
 pub trait Arithmetic: Sized + 'static {
     /// Coefficients of `(2^f - 1) / f` on `[-1/2, 1/2]` by powers of f, with the least greatest
@@ -108,6 +133,8 @@ pub trait Simd<T: Real>: Copy + Send + Sync {
     fn scale(self, a: Self::Vector, n: Self::Vector) -> Self::Vector;
     /// Lane l of `yes` where bit l of `bits` is set, else of `no`.
     fn select(self, bits: u32, yes: Self::Vector, no: Self::Vector) -> Self::Vector;
+    /// a0 b0 a1 b1 .., in two vectors.
+    fn interleave(self, a: Self::Vector, b: Self::Vector) -> [Self::Vector; 2];
 }
 
 /// (2^f - 1) / f for f in `[-1/2, 1/2]`.
@@ -143,7 +170,6 @@ pub(crate) fn tanh<T: Real, S: Simd<T>>(simd: S, x: S::Vector) -> S::Vector {
     let n = simd.round(y);
     let f = simd.sub(y, n);
     let power = simd.scale(number(1.0), n);
-    let expm1 =
-        simd.fma(simd.mul(expm1_over(simd, f), f), power, simd.sub(power, number(1.0)));
+    let expm1 = simd.fma(simd.mul(expm1_over(simd, f), f), power, simd.sub(power, number(1.0)));
     simd.div(simd.sub(number(0.0), expm1), simd.add(number(2.0), expm1))
 }

@@ -76,6 +76,11 @@ macro_rules! portable {
             fn select(self, bits: u32, yes: Self::Vector, no: Self::Vector) -> Self::Vector {
                 std::array::from_fn(|l| if bits >> l & 1 == 1 { yes[l] } else { no[l] })
             }
+            #[inline(always)]
+            fn interleave(self, a: Self::Vector, b: Self::Vector) -> [Self::Vector; 2] {
+                let at = |l: usize| if l % 2 == 0 { a[l / 2] } else { b[l / 2] };
+                [std::array::from_fn(at), std::array::from_fn(|l| at(l + $L))]
+            }
         }
     };
 }

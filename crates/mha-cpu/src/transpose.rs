@@ -1,0 +1,102 @@
+//! From rows of features to lanes of queries, and back: squares of as many rows as a vector has lanes.
+
+use std::ops::Range;
+
+use crate::product::Row;
+use crate::simd::{Lanes, Simd};
+use crate::{Real, View};
+
+/// How many rows hold `features` in whole vectors, piece by piece: a piece is `N` vectors of features of
+/// as many queries as the lanes of a tile.
+pub(crate) fn rows_of_pieces<T: Real, S: Simd<T>, const N: usize>(features: usize) -> usize {
+    features.div_ceil(N * S::LANES) * N * S::LANES
+}
+
+/// Copies rows of a head into pieces: feature d of row r to `to[piece of d][r]`. What is not there keeps
+/// what it had.
+#[inline(always)]
+pub(crate) fn into_pieces<T: Real, S: Simd<T>, const N: usize>(
+    view: &View<'_, T, 4>,
+    [b, head]: [usize; 2],
+    rows: Range<usize>,
+    scratch: &mut [T],
+    to: &mut [Row<T, S, N>],
+) {
+    let lanes = N * S::LANES;
+    for (at, i) in rows.enumerate() {
+        let row = view.row([b, i, head, 0], scratch);
+        for (features, piece) in row.chunks(lanes).zip(to.chunks_exact_mut(lanes)) {
+            for (features, vector) in features.chunks(S::LANES).zip(&mut piece[at]) {
+                vector.numbers_mut()[..features.len()].copy_from_slice(features);
+            }
+        }
+    }
+}
+
+/// From pieces to lanes: feature d of row r to lane r of `to[d]`.
+#[inline(always)]
+pub(crate) fn pieces_into_lanes<T: Real, S: Simd<T>, const N: usize>(
+    simd: S,
+    pieces: &[Row<T, S, N>],
+    to: &mut [Row<T, S, N>],
+) {
+    let lanes = N * S::LANES;
+    for (piece, to) in pieces.chunks_exact(lanes).zip(to.chunks_mut(lanes)) {
+        for (v, rows) in piece.chunks_exact(S::LANES).enumerate() {
+            for (n, to) in to.chunks_mut(S::LANES).enumerate() {
+                let mut square = [simd.splat(T::default()); LARGEST];
+                for (side, row) in square.iter_mut().zip(rows) {
+                    *side = simd.load(&row[n]);
+                }
+                transpose(simd, &mut square);
+                for (to, side) in to.iter_mut().zip(square) {
+                    simd.store(side, &mut to[v]);
+                }
+            }
+        }
+    }
+}
+
+/// From lanes to rows of features: lane r of `from[d]` to feature d of the r-th row.
+#[inline(always)]
+pub(crate) fn lanes_into_rows<T: Real, S: Simd<T>, const N: usize>(
+    simd: S,
+    from: &[Row<T, S, N>],
+    rows: &mut [&mut [T]],
+) {
+    for (v, rows) in rows.chunks_mut(S::LANES).enumerate() {
+        for (n, from) in from.chunks(S::LANES).enumerate() {
+            let mut square = [simd.splat(T::default()); LARGEST];
+            for (side, features) in square.iter_mut().zip(from) {
+                *side = simd.load(&features[v]);
+            }
+            transpose(simd, &mut square);
+            for (row, side) in rows.iter_mut().zip(square) {
+                let mut features = S::Lanes::all(T::default());
+                simd.store(side, &mut features);
+                let Some(row) = row.get_mut(n * S::LANES..) else { break };
+                for (to, &from) in row.iter_mut().zip(features.numbers()) {
+                    *to = from;
+                }
+            }
+        }
+    }
+}
+
+/// Lanes of the longest vector.
+const LARGEST: usize = 16;
+
+/// Transposes the square of the first `LANES` vectors: each round interleaves the first half of them
+/// with the second, a perfect shuffle.
+#[inline(always)]
+fn transpose<T: Real, S: Simd<T>>(simd: S, square: &mut [S::Vector; LARGEST]) {
+    let half = S::LANES / 2;
+    let mut rounds = 1;
+    while rounds < S::LANES {
+        let old = *square;
+        for n in 0..half {
+            [square[2 * n], square[2 * n + 1]] = simd.interleave(old[n], old[n + half]);
+        }
+        rounds *= 2;
+    }
+}
