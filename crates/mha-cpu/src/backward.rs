@@ -13,6 +13,9 @@
 
 mod block;
 mod d_bias;
+mod derive;
+mod partial;
+mod sums;
 mod task;
 
 use std::ops::Range;
@@ -25,7 +28,8 @@ use crate::simd::Isa;
 use crate::tile::Tiles;
 use crate::{Call, Error, Gradients, Real, Saved, Wanted};
 use d_bias::BiasPlan;
-use task::{Partial, Task};
+use partial::Partial;
+use task::Task;
 
 /// What the tasks of a call share.
 pub(crate) struct Shared<'a, T> {

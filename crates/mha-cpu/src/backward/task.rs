@@ -4,60 +4,18 @@ use std::ops::Range;
 
 use super::block::Block;
 use super::d_bias::BiasPlan;
-use super::{OutRows, Shared, add};
+use super::derive::{Scratch, derive, uncap, weigh};
+use super::partial::Partial;
+use super::sums::{add_to_biases, out_of_pieces, sum_over_queries};
+use super::{OutRows, Shared};
+use crate::Real;
 use crate::call::Sizes;
-use crate::forward::{drop_weights, scores_of};
-use crate::product::{Row, add_columns, add_lanes, load, store};
+use crate::forward::scores_of;
+use crate::product::{add_columns, load, store};
 use crate::seen::Seen;
-use crate::simd::{Kernel, Lanes, Simd, exp2};
+use crate::simd::{Kernel, Lanes, Simd};
 use crate::tile::{KEYS, Padded, ranges, zero_rows};
 use crate::transpose::lanes_into_rows;
-use crate::{Real, Wanted};
-
-/// What tasks of one key head add up.
-#[derive(Debug)]
-pub(crate) struct Partial<T> {
-    /// `[n_keys, head_dim]`, not yet scaled
-    pub(crate) key: Vec<T>,
-    /// `[n_keys, value_dim]`
-    pub(crate) value: Vec<T>,
-    /// `[heads of the group, 2 reach + 1]`
-    pub(crate) relative: Vec<T>,
-    /// `[heads of the group]`
-    pub(crate) sink: Vec<T>,
-    /// See [`BiasPlan::partial_len`].
-    pub(crate) bias: Vec<T>,
-}
-
-impl<T: Real> Partial<T> {
-    pub(crate) fn zeros(shared: &Shared<'_, T>, plan: &BiasPlan) -> Self {
-        let (tiles, wanted) = (&shared.tiles, &shared.wanted);
-        let Sizes { n_keys, head_dim, value_dim, .. } = tiles.sizes;
-        let group = tiles.sizes.group();
-        let zeros = |wanted: bool, len: usize| vec![T::default(); if wanted { len } else { 0 }];
-        let table = tiles.call.relative.map_or(0, |relative| 2 * relative.reach + 1);
-        Self {
-            key: zeros(wanted.key, n_keys * head_dim),
-            value: zeros(wanted.value, n_keys * value_dim),
-            relative: zeros(wanted.relative, group * table),
-            sink: zeros(wanted.sink, group),
-            bias: zeros(wanted.bias, plan.partial_len()),
-        }
-    }
-
-    pub(crate) fn add(&mut self, other: &Self) {
-        add(&mut self.key, &other.key);
-        add(&mut self.value, &other.value);
-        add(&mut self.relative, &other.relative);
-        add(&mut self.sink, &other.sink);
-        add(&mut self.bias, &other.bias);
-    }
-
-    /// Without what has a row for each key.
-    pub(crate) fn small(self) -> Self {
-        Self { key: Vec::new(), value: Vec::new(), ..self }
-    }
-}
 
 pub(crate) struct Task<'a, T> {
     pub(crate) shared: &'a Shared<'a, T>,
@@ -79,18 +37,6 @@ impl<T: Real> Kernel<T> for Task<'_, T> {
             self.differentiate::<S, M, N>(simd)
         }
     }
-}
-
-/// The scores of a tile, and what becomes of them: a row for each key.
-struct Scratch<T: Real, S: Simd<T>, const N: usize> {
-    /// Scores, then weights, then what dropout left of them.
-    weights: Vec<Row<T, S, N>>,
-    /// dp, then ds.
-    d_scores: Vec<Row<T, S, N>>,
-    tangents: Vec<Row<T, S, N>>,
-    /// Biases, then factors of dropout.
-    extra: Vec<Row<T, S, N>>,
-    bits: [u32; KEYS],
 }
 
 impl<T: Real> Task<'_, T> {
@@ -151,16 +97,7 @@ impl<T: Real> Task<'_, T> {
                     copied = true;
                 }
                 let masked = seen == Seen::Some;
-                self::weigh::<T, S, M, N>(
-                    simd,
-                    shared,
-                    b,
-                    block,
-                    &keys,
-                    masked,
-                    &key,
-                    &mut scratch,
-                );
+                weigh::<T, S, M, N>(simd, shared, b, block, &keys, masked, &key, &mut scratch);
                 if wanted.query || wanted.key || wanted.bias || wanted.relative {
                     let d_scores = &mut scratch.d_scores;
                     scores_of::<T, S, M, N>(simd, &value, keys.len(), &block.d_context, d_scores);
@@ -226,177 +163,5 @@ impl<T: Real> Task<'_, T> {
             }
         }
         partial
-    }
-}
-
-/// The scores of a tile, but for their unit, into `weights`.
-#[inline(always)]
-#[expect(clippy::too_many_arguments, reason = "the parts of one tile")]
-fn weigh<T: Real, S: Simd<T>, const M: usize, const N: usize>(
-    simd: S,
-    shared: &Shared<'_, T>,
-    b: usize,
-    block: &Block<T, S, N>,
-    keys: &Range<usize>,
-    masked: bool,
-    key: &Padded<T>,
-    scratch: &mut Scratch<T, S, N>,
-) {
-    let tiles = &shared.tiles;
-    let Scratch { weights, tangents, extra, bits, .. } = scratch;
-    scores_of::<T, S, M, N>(simd, key, keys.len(), &block.query, weights);
-    let has_extra = !tiles.extras.is_none();
-    if has_extra {
-        tiles.extras.write::<S, N>([b, block.h], &block.rows, keys, extra);
-    }
-    let extra = has_extra.then(|| &extra[..keys.len()]);
-    let tangents = (!tangents.is_empty()).then_some(&mut tangents[..]);
-    let bits = masked.then_some(&bits[..keys.len()]);
-    let weights = &mut weights[..keys.len()];
-    tiles.scoring().apply(simd, weights, tangents, extra, bits);
-}
-
-/// Makes weights of scores, and ds of dp.
-#[inline(always)]
-fn derive<T: Real, S: Simd<T>, const N: usize>(
-    simd: S,
-    shared: &Shared<'_, T>,
-    b: usize,
-    block: &Block<T, S, N>,
-    keys: &Range<usize>,
-    masked: bool,
-    scratch: &mut Scratch<T, S, N>,
-) {
-    let Scratch { weights, d_scores, extra, bits, .. } = scratch;
-    let unit = simd.splat(T::from_f64(shared.tiles.scoring().unit()));
-    let zero = simd.splat(T::default());
-    let mut shift = [zero; N];
-    let mut delta = [zero; N];
-    for n in 0..N {
-        shift[n] = simd.load(&block.shift[n]);
-        delta[n] = simd.load(&block.delta[n]);
-    }
-    let dropout = shared.tiles.call.dropout.as_ref();
-    if let Some(dropout) = dropout {
-        let factors = &mut extra[..keys.len()];
-        factors.fill([S::Lanes::all(T::from_f64(1.0)); N]);
-        drop_weights::<T, S, N>(dropout, [b, block.h], &block.rows, keys, factors);
-    }
-    for row in 0..keys.len() {
-        let (weights, d_scores) = (&mut weights[row], &mut d_scores[row]);
-        for n in 0..N {
-            let weight = exp2(simd, simd.fma(simd.load(&weights[n]), unit, shift[n]));
-            let mut d_weight = simd.load(&d_scores[n]);
-            let mut kept = weight;
-            if dropout.is_some() {
-                let factor = simd.load(&extra[row][n]);
-                d_weight = simd.mul(d_weight, factor);
-                kept = simd.mul(weight, factor);
-            }
-            let mut d_score = simd.mul(weight, simd.sub(d_weight, delta[n]));
-            if masked {
-                // 0 times what overflowed would be NaN.
-                d_score = simd.select(bits[row] >> (n * S::LANES), d_score, zero);
-            }
-            simd.store(kept, &mut weights[n]);
-            simd.store(d_score, &mut d_scores[n]);
-        }
-    }
-}
-
-/// From the gradient of capped scores to that of scores.
-#[inline(always)]
-fn uncap<T: Real, S: Simd<T>, const N: usize>(
-    simd: S,
-    scratch: &mut Scratch<T, S, N>,
-    count: usize,
-) {
-    let one = simd.splat(T::from_f64(1.0));
-    let zero = simd.splat(T::default());
-    let rows = scratch.d_scores[..count].iter_mut().flatten();
-    for (d_score, tangent) in rows.zip(scratch.tangents.iter().flatten()) {
-        let tangent = simd.load(tangent);
-        let slope = simd.fma(simd.sub(zero, tangent), tangent, one);
-        simd.store(simd.mul(simd.load(d_score), slope), d_score);
-    }
-}
-
-/// Adds to `to`, `[piece of features][key]`, the products of the rows of a tile with those of the
-/// queries.
-#[inline(always)]
-fn sum_over_queries<T: Real, S: Simd<T>, const M: usize, const N: usize>(
-    simd: S,
-    tile: &[Row<T, S, N>],
-    queries: &[Row<T, S, N>],
-    count: usize,
-    to: &mut [Row<T, S, N>],
-) {
-    let pieces = queries.chunks_exact(N * S::LANES).zip(to.chunks_exact_mut(KEYS));
-    for (queries, to) in pieces {
-        let panels = tile.as_chunks::<M>().0.iter().take(count.div_ceil(M));
-        for (panel, to) in panels.zip(to.as_chunks_mut::<M>().0) {
-            let mut sums = load::<T, S, M, N>(simd, to);
-            add_lanes::<T, S, M, N>(simd, &mut sums, panel, queries);
-            store::<T, S, M, N>(simd, sums, to);
-        }
-    }
-}
-
-/// From `[piece of features][key]` to rows of `width` features.
-#[inline(always)]
-fn out_of_pieces<T: Real, S: Simd<T>, const N: usize>(
-    pieces: &[Row<T, S, N>],
-    keys: &Range<usize>,
-    width: usize,
-    to: &mut [T],
-) {
-    for (n, piece) in pieces.chunks_exact(KEYS).enumerate() {
-        for (row, j) in piece.iter().zip(keys.clone()) {
-            let to = &mut to[j * width..][..width][n * N * S::LANES..];
-            for (to, lanes) in to.chunks_mut(S::LANES).zip(row) {
-                to.copy_from_slice(&lanes.numbers()[..to.len()]);
-            }
-        }
-    }
-}
-
-/// Adds ds to the gradients of the biases. `d_bias`: the rows of the block's queries, if they have some.
-#[inline(always)]
-#[expect(clippy::too_many_arguments, reason = "the parts of one tile")]
-fn add_to_biases<T: Real, S: Simd<T>, const N: usize>(
-    shared: &Shared<'_, T>,
-    [b, of_group]: [usize; 2],
-    block: &Block<T, S, N>,
-    keys: &Range<usize>,
-    d_scores: &[Row<T, S, N>],
-    plan: &BiasPlan,
-    d_bias: &mut [&mut [T]],
-    partial: &mut Partial<T>,
-) {
-    let Shared { tiles, wanted: Wanted { bias, relative, .. }, .. } = shared;
-    let keys = keys.start..keys.end.min(tiles.sizes.seq_k);
-    let width = plan.row_width();
-    let slot = plan.slot(of_group);
-    for (lane, i) in block.rows.clone().enumerate() {
-        let d_score = |n: usize| d_scores[n][lane / S::LANES].numbers()[lane % S::LANES];
-        if *bias && width > 0 {
-            let row = match d_bias.get_mut(lane) {
-                Some(row) => row,
-                None => &mut partial.bias[slot * width..][..width],
-            };
-            for (n, j) in keys.clone().enumerate() {
-                let place = &mut row[if width == 1 { 0 } else { j }];
-                *place = *place + d_score(n);
-            }
-        }
-        if let Some(all) = tiles.call.relative.filter(|_| *relative) {
-            let row = &mut partial.relative[of_group * all.width()..][..all.width()];
-            let query = tiles.call.positions.query(b, i);
-            for (n, j) in keys.clone().enumerate() {
-                let distance = tiles.call.positions.key(j).saturating_sub(query);
-                let place = &mut row[all.index(distance)];
-                *place = *place + d_score(n);
-            }
-        }
     }
 }

@@ -1,0 +1,115 @@
+//! The scores of one tile, and their gradients.
+
+use std::ops::Range;
+
+use super::Shared;
+use super::block::Block;
+use crate::Real;
+use crate::forward::{drop_weights, scores_of};
+use crate::product::Row;
+use crate::simd::{Lanes, Simd, exp2};
+use crate::tile::{KEYS, Padded};
+
+/// The scores of a tile, and what becomes of them: a row for each key.
+pub(crate) struct Scratch<T: Real, S: Simd<T>, const N: usize> {
+    /// Scores, then weights, then what dropout left of them.
+    pub(crate) weights: Vec<Row<T, S, N>>,
+    /// dp, then ds.
+    pub(crate) d_scores: Vec<Row<T, S, N>>,
+    pub(crate) tangents: Vec<Row<T, S, N>>,
+    /// Biases, then factors of dropout.
+    pub(crate) extra: Vec<Row<T, S, N>>,
+    pub(crate) bits: [u32; KEYS],
+}
+
+/// The scores of a tile, but for their unit, into `weights`.
+#[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "the parts of one tile")]
+pub(crate) fn weigh<T: Real, S: Simd<T>, const M: usize, const N: usize>(
+    simd: S,
+    shared: &Shared<'_, T>,
+    b: usize,
+    block: &Block<T, S, N>,
+    keys: &Range<usize>,
+    masked: bool,
+    key: &Padded<T>,
+    scratch: &mut Scratch<T, S, N>,
+) {
+    let tiles = &shared.tiles;
+    let Scratch { weights, tangents, extra, bits, .. } = scratch;
+    scores_of::<T, S, M, N>(simd, key, keys.len(), &block.query, weights);
+    let has_extra = !tiles.extras.is_none();
+    if has_extra {
+        tiles.extras.write::<S, N>([b, block.h], &block.rows, keys, extra);
+    }
+    let extra = has_extra.then(|| &extra[..keys.len()]);
+    let tangents = (!tangents.is_empty()).then_some(&mut tangents[..]);
+    let bits = masked.then_some(&bits[..keys.len()]);
+    let weights = &mut weights[..keys.len()];
+    tiles.scoring().apply(simd, weights, tangents, extra, bits);
+}
+
+/// Makes weights of scores, and ds of dp.
+#[inline(always)]
+pub(crate) fn derive<T: Real, S: Simd<T>, const N: usize>(
+    simd: S,
+    shared: &Shared<'_, T>,
+    b: usize,
+    block: &Block<T, S, N>,
+    keys: &Range<usize>,
+    masked: bool,
+    scratch: &mut Scratch<T, S, N>,
+) {
+    let Scratch { weights, d_scores, extra, bits, .. } = scratch;
+    let unit = simd.splat(T::from_f64(shared.tiles.scoring().unit()));
+    let zero = simd.splat(T::default());
+    let mut shift = [zero; N];
+    let mut delta = [zero; N];
+    for n in 0..N {
+        shift[n] = simd.load(&block.shift[n]);
+        delta[n] = simd.load(&block.delta[n]);
+    }
+    let dropout = shared.tiles.call.dropout.as_ref();
+    if let Some(dropout) = dropout {
+        let factors = &mut extra[..keys.len()];
+        factors.fill([S::Lanes::all(T::from_f64(1.0)); N]);
+        drop_weights::<T, S, N>(dropout, [b, block.h], &block.rows, keys, factors);
+    }
+    for row in 0..keys.len() {
+        let (weights, d_scores) = (&mut weights[row], &mut d_scores[row]);
+        for n in 0..N {
+            let weight = exp2(simd, simd.fma(simd.load(&weights[n]), unit, shift[n]));
+            let mut d_weight = simd.load(&d_scores[n]);
+            let mut kept = weight;
+            if dropout.is_some() {
+                let factor = simd.load(&extra[row][n]);
+                d_weight = simd.mul(d_weight, factor);
+                kept = simd.mul(weight, factor);
+            }
+            let mut d_score = simd.mul(weight, simd.sub(d_weight, delta[n]));
+            if masked {
+                // 0 times what overflowed would be NaN.
+                d_score = simd.select(bits[row] >> (n * S::LANES), d_score, zero);
+            }
+            simd.store(kept, &mut weights[n]);
+            simd.store(d_score, &mut d_scores[n]);
+        }
+    }
+}
+
+/// From the gradient of capped scores to that of scores.
+#[inline(always)]
+pub(crate) fn uncap<T: Real, S: Simd<T>, const N: usize>(
+    simd: S,
+    scratch: &mut Scratch<T, S, N>,
+    count: usize,
+) {
+    let one = simd.splat(T::from_f64(1.0));
+    let zero = simd.splat(T::default());
+    let rows = scratch.d_scores[..count].iter_mut().flatten();
+    for (d_score, tangent) in rows.zip(scratch.tangents.iter().flatten()) {
+        let tangent = simd.load(tangent);
+        let slope = simd.fma(simd.sub(zero, tangent), tangent, one);
+        simd.store(simd.mul(simd.load(d_score), slope), d_score);
+    }
+}
