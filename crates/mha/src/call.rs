@@ -3,7 +3,7 @@
 use burn::tensor::{Tensor, TensorData, backend::Backend};
 
 use crate::attention::check::{self, like};
-use crate::attention::{AttentionOptions, Masking, SinkInput, Sizes, fill};
+use crate::attention::{AttentionOptions, Masking, PathTaken, SinkInput, Sizes, choose, fill};
 use crate::cache::Plan;
 use crate::error::check_shape;
 use crate::mask::Mask;
@@ -80,6 +80,37 @@ impl<B: Backend> MultiHeadAttention<B> {
         self.check_positions(input, &sizes, None)
     }
 
+    /// The path that the attention of a call takes, without computing anything.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_forward`](Self::try_forward).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use burn::backend::NdArray;
+    /// use burn::tensor::Tensor;
+    /// use mha::{MhaInput, MultiHeadAttentionConfig};
+    ///
+    /// let device = Default::default();
+    /// let config = MultiHeadAttentionConfig::new(8, 2).burn_nn_compat();
+    /// let attention = config.init::<NdArray>(&device);
+    /// let input = MhaInput::self_attn(Tensor::ones([1, 5, 8], &device));
+    /// assert_eq!(
+    ///     attention.attention_path(&input).unwrap().to_string(),
+    ///     "plain: masking overwrites scores, as burn::nn does"
+    /// );
+    /// ```
+    pub fn attention_path(&self, input: &MhaInput<B>) -> Result<PathTaken, Error> {
+        let [query, key, value] = self.tokens(input, None)?;
+        let sizes = self.new_sizes(&query, &key, &value)?;
+        let options = self.options(input)?;
+        options.check(&sizes, "query", &query)?;
+        self.check_positions(input, &sizes, None)?;
+        choose([query, key, value].map(|tokens| tokens.dtype()), &options, &sizes)
+    }
+
     fn tokens(
         &self,
         input: &MhaInput<B>,
@@ -133,6 +164,7 @@ impl<B: Backend> MultiHeadAttention<B> {
         options.dropout.probability = self.settings.dropout;
         options.masking = self.settings.masking;
         options.weights = input.weights.wanted();
+        options.path = input.path.unwrap_or(self.settings.path);
         options.sink = match self.settings.sink {
             Sink::None => SinkInput::None,
             Sink::Quiet => SinkInput::Quiet,
@@ -245,7 +277,7 @@ impl<B: Backend> MultiHeadAttention<B> {
     ) -> Result<Tensor<B, 4>, Error> {
         let input = input.weights(Weights::PerHead);
         let (call, [query, key, value]) = self.check(input, None)?;
-        let [query, key, value] = self.project(query, key, value);
+        let [query, key, value] = self.project_on(call.options.path, query, key, value);
         let [query, key, value] = self.split_heads(query, key, value);
         let [query, key, _] = self.place(query, key, value, &call, None);
         crate::attention::weights_of(query, key, &call.options, heads, rows)

@@ -1,23 +1,17 @@
 //! The gate behind each head.
 
-use burn::nn::Linear;
 use burn::tensor::{Tensor, backend::Backend};
 
 use crate::attention::plain::in_f32;
-use crate::module::linear;
 
-/// The context `[batch, seq_q, n_heads, value_dim]` times sigmoid(tokens W_gate), with a number for
-/// each head or each of its features, as wide as the gate is.
-pub(crate) fn gated<B: Backend>(
-    gate: &Linear<B>,
-    context: Tensor<B, 4>,
-    tokens: Tensor<B, 3>,
-) -> Tensor<B, 4> {
+/// The context `[batch, seq_q, n_heads, value_dim]` times the sigmoid of the gate's logits, tokens times
+/// W_gate, which are a number for each head or each of its features.
+pub(crate) fn gated<B: Backend>(context: Tensor<B, 4>, logits: Tensor<B, 3>) -> Tensor<B, 4> {
     let [batch, seq, n_heads, _] = context.dims();
     if batch * seq == 0 {
         return context;
     }
-    let (logits, dtype) = (in_f32(linear(gate, tokens)), context.dtype());
+    let (logits, dtype) = (in_f32(logits), context.dtype());
     let [_, _, width] = logits.dims();
     let gate = sigmoid(logits.reshape([batch, seq, n_heads, width / n_heads]));
     let context = in_f32(context) * gate;

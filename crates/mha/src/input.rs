@@ -3,7 +3,7 @@
 use burn::tensor::{Bool, Tensor, backend::Backend};
 
 use crate::attention::WantedWeights;
-use crate::{AttentionOptions, Error, Mask, Offset, Positions, T5Buckets};
+use crate::{AttentionOptions, Error, Mask, Offset, Path, Positions, T5Buckets};
 
 /// Input of [`MultiHeadAttention::forward`](crate::MultiHeadAttention::forward).
 ///
@@ -40,6 +40,8 @@ pub struct MhaInput<B: Backend> {
     pub(crate) new_lengths: Option<Vec<usize>>,
     pub(crate) query_lengths: Option<Vec<usize>>,
     pub(crate) weights: Weights,
+    /// The configuration's if none.
+    pub(crate) path: Option<Path>,
 }
 
 /// Which weights a call returns. Before dropout each row sums to 1, or to 0 where a query sees no key
@@ -146,6 +148,7 @@ impl<B: Backend> MhaInput<B> {
             new_lengths: None,
             query_lengths: None,
             weights: Weights::default(),
+            path: None,
         }
     }
 
@@ -262,6 +265,12 @@ impl<B: Backend> MhaInput<B> {
     /// Asks for the weights.
     pub fn weights(mut self, weights: Weights) -> Self {
         self.weights = weights;
+        self
+    }
+
+    /// Sets which path the call is to take, instead of the one that the configuration names.
+    pub fn path(mut self, path: Path) -> Self {
+        self.path = Some(path);
         self
     }
 

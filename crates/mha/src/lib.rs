@@ -44,6 +44,7 @@
 //! ```
 
 mod attention;
+mod backend;
 mod burn_nn;
 mod cache;
 mod call;
@@ -67,8 +68,9 @@ mod settings;
 mod widths;
 
 pub use attention::{
-    Attention, AttentionOptions, Masking, attention, attention_heads_first, merge_attention,
-    try_attention, weights_of,
+    Attention, AttentionOptions, FusedAttention, Masking, Path, PathTaken, Reason, attention,
+    attention_heads_first, attention_path, is_fused, merge_attention, register, try_attention,
+    weights_of,
 };
 pub use burn::nn::attention::{
     GeneratePaddingMask, SeqLengthOption, generate_autoregressive_mask, generate_padding_mask,

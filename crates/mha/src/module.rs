@@ -4,13 +4,13 @@ use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::{Tensor, backend::Backend};
 
-use crate::attention::{Attention, Problem, plain};
+use crate::attention::{self, Attention, Path, Problem};
 use crate::error::expect_shape;
 use crate::gate::gated;
 use crate::norm::HeadNorm;
 use crate::settings::Settings;
 use crate::widths::Widths;
-use crate::{Error, KvCache, MhaInput, MhaOutput};
+use crate::{Error, KvCache, Masking, MhaInput, MhaOutput};
 
 /// Multi-head attention, self- or cross-, in five steps:
 ///
@@ -133,15 +133,15 @@ impl<B: Backend> MultiHeadAttention<B> {
         cache: Option<&mut KvCache<B>>,
     ) -> Result<MhaOutput<B>, Error> {
         let (call, [query, key, value]) = self.check(input, cache.as_deref())?;
-        let tokens = query.clone();
+        let (tokens, path) = (query.clone(), call.options.path);
 
-        let [query, key, value] = self.project(query, key, value); //                  [batch, seq, heads * head_dim]
+        let [query, key, value] = self.project_on(path, query, key, value); //         [batch, seq, heads * head_dim]
         let [query, key, value] = self.split_heads(query, key, value); //              [batch, seq, heads, head_dim]
         let [query, key, value] = self.place(query, key, value, &call, cache); //      [batch, seq, heads, head_dim]
         let problem = Problem::new(query, key, value, &call.options)?;
-        let Attention { context, weights, lse } = plain::attention(problem, &mut ()); // [batch, seq_q, n_heads, value_dim]
-        let context = self.merge_heads(self.gated(context, tokens)); //                [batch, seq_q, n_heads * value_dim]
-        let context = linear(&self.output, context); //                                [batch, seq_q, d_output]
+        let Attention { context, weights, lse } = attention::run(problem); //          [batch, seq_q, n_heads, value_dim]
+        let context = self.merge_heads(self.gated(path, context, tokens)); //          [batch, seq_q, n_heads * value_dim]
+        let context = self.layer(path, &self.output, context); //                      [batch, seq_q, d_output]
 
         let context = call.without_padding(context);
         let weights = weights.map(|weights| call.weights.over_heads(weights));
@@ -162,7 +162,30 @@ impl<B: Backend> MultiHeadAttention<B> {
         value: Tensor<B, 3>,
     ) -> [Tensor<B, 3>; 3] {
         self.new_sizes(&query, &key, &value).unwrap_or_else(|error| panic!("{error}"));
-        [linear(&self.query, query), linear(&self.key, key), linear(&self.value, value)]
+        self.project_on(self.settings.path, query, key, value)
+    }
+
+    /// Step 1 with layers that suit a path.
+    pub(crate) fn project_on(
+        &self,
+        path: Path,
+        query: Tensor<B, 3>,
+        key: Tensor<B, 3>,
+        value: Tensor<B, 3>,
+    ) -> [Tensor<B, 3>; 3] {
+        [(&self.query, query), (&self.key, key), (&self.value, value)]
+            .map(|(layer, tokens)| self.layer(path, layer, tokens))
+    }
+
+    /// A linear layer, in kernels unless the path or `burn::nn`'s bits ask for Burn's own.
+    pub(crate) fn layer(
+        &self,
+        path: Path,
+        layer: &Linear<B>,
+        tokens: Tensor<B, 3>,
+    ) -> Tensor<B, 3> {
+        let kernels = path != Path::Plain && self.settings.masking == Masking::Exclude;
+        attention::linear(layer, tokens, kernels)
     }
 
     /// Step 2: one slice of features per head, `[batch, seq, n_heads, head_dim]` for the query,
@@ -209,9 +232,14 @@ impl<B: Backend> MultiHeadAttention<B> {
     }
 
     /// The context of each head times its gate, if there is one: `[batch, seq_q, n_heads, value_dim]`.
-    pub(crate) fn gated(&self, context: Tensor<B, 4>, tokens: Tensor<B, 3>) -> Tensor<B, 4> {
+    pub(crate) fn gated(
+        &self,
+        path: Path,
+        context: Tensor<B, 4>,
+        tokens: Tensor<B, 3>,
+    ) -> Tensor<B, 4> {
         match &self.gate {
-            Some(gate) => gated(gate, context, tokens),
+            Some(gate) => gated(context, self.layer(path, gate, tokens)),
             None => context,
         }
     }
@@ -240,14 +268,4 @@ impl<B: Backend> MultiHeadAttention<B> {
     pub fn value_dim(&self) -> usize {
         self.settings.widths.value_dim
     }
-}
-
-/// A linear layer that also takes tensors without elements, which Burn's backends refuse.
-pub(crate) fn linear<B: Backend>(layer: &Linear<B>, input: Tensor<B, 3>) -> Tensor<B, 3> {
-    let [batch, seq, _] = input.dims();
-    if batch * seq == 0 {
-        let [_, d_output] = layer.weight.dims();
-        return Tensor::zeros([batch, seq, d_output], (&input.device(), input.dtype()));
-    }
-    layer.forward(input)
 }

@@ -89,7 +89,7 @@ impl<B: Backend> MultiHeadAttention<B> {
         let like = (&key.device(), key.dtype());
         let query = Tensor::zeros([batch, 0, self.d_model()], like);
         let (call, [query, key, value]) = self.check(MhaInput::new(query, key, value), None)?;
-        let [query, key, value] = self.project(query, key, value);
+        let [query, key, value] = self.project_on(call.options.path, query, key, value);
         let [_, key, value] = self.split_heads(query, key, value);
         let key = self.key_to_keep(key, &self.rotation(&call));
         Ok(KvCache::memory(key, value))

@@ -1,6 +1,6 @@
 //! What a module computes with besides its parameters.
 
-use crate::attention::Masking;
+use crate::attention::{Masking, Path};
 use crate::widths::Widths;
 use crate::{Gate, Position, Sink};
 
@@ -17,4 +17,5 @@ pub(crate) struct Settings {
     pub(crate) qk_norm: bool,
     pub(crate) bias_kv: usize,
     pub(crate) masking: Masking,
+    pub(crate) path: Path,
 }

@@ -49,6 +49,34 @@ pub(crate) fn t5<B: Backend>(
     table.select(0, index).reshape([entries, rows, frame.seq_k, n_heads]).permute([0, 3, 1, 2])
 }
 
+/// A table by distance goes no farther than this, to either side.
+pub(super) const FARTHEST: usize = 1 << 20;
+
+/// The distance from which on the bucket stays the same, or the farthest that the call has if that
+/// is less. The call has pairs.
+pub(super) fn reach(buckets: &T5Buckets, frame: &Frame) -> usize {
+    let [first, last] = [0, frame.seq_k - 1].map(|j| frame.key_position(j) as i64);
+    let farthest = (0..entries(frame)).flat_map(|b| {
+        let [start, end] = [0, frame.n_rows() - 1].map(|i| frame.query_position(b, i));
+        [first.saturating_sub(end), last.saturating_sub(start)].map(i64::unsigned_abs)
+    });
+    let farthest = usize::try_from(farthest.max().unwrap_or(0)).unwrap_or(usize::MAX);
+    buckets.max_distance.min(farthest)
+}
+
+/// The bias of each distance from -reach to reach, from the table `[n_buckets, n_heads]`:
+/// `[n_heads, 2 reach + 1]`.
+pub(super) fn by_distance<B: Backend>(
+    buckets: &T5Buckets,
+    table: Tensor<B, 2>,
+    reach: usize,
+) -> Tensor<B, 2> {
+    let far = reach as i64;
+    let index: Vec<i32> = (-far..=far).map(|distance| buckets.bucket(distance) as i32).collect();
+    let index = Tensor::<B, 1, Int>::from_ints(index.as_slice(), &table.device());
+    table.select(0, index).swap_dims(0, 1)
+}
+
 /// How many entries have distances of their own.
 fn entries(frame: &Frame) -> usize {
     if frame.offset.per_entry() { frame.batch } else { 1 }

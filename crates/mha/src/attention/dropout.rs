@@ -34,22 +34,27 @@ impl Dropout {
         sizes: &Sizes,
         device: &B::Device,
     ) -> Option<Tensor<B, 4, Bool>> {
-        if self.probability == 0.0 || !B::ad_enabled(device) {
+        if !self.is_on::<B>(device) {
             return None;
         }
-        let words = words(self.seed_words(device), sizes, device);
-        Some(words.lower_elem(threshold(self.probability)))
+        let seed = self.seed(device);
+        let seed = [0, 1].map(|index| seed.clone().narrow(0, index, 1).reshape([1, 1, 1, 1]));
+        Some(words(seed, sizes, device).lower_elem(threshold(self.probability)))
     }
 
-    /// The two words of the seed, each `[1, 1, 1, 1]`; drawn on the device when none was given.
-    fn seed_words<B: Backend>(&self, device: &B::Device) -> [Tensor<B, 4, Int>; 2] {
+    /// Whether weights are dropped at all.
+    pub(crate) fn is_on<B: Backend>(&self, device: &B::Device) -> bool {
+        self.probability > 0.0 && B::ad_enabled(device)
+    }
+
+    /// The two words of the seed; drawn on the device when none was given.
+    pub(crate) fn seed<B: Backend>(&self, device: &B::Device) -> Tensor<B, 1, Int> {
         let words: Tensor<B, 1, Int> = match self.seed {
             Some(seed) => Tensor::from_ints(split_seed(seed).map(|word| word as i32), device),
             // Backends draw integers through f32, which holds 24 bits.
             None => Tensor::random([2], Distribution::Uniform(0.0, f64::from(1 << 24)), device),
         };
-        let words = wide(words);
-        [0, 1].map(|index| words.clone().narrow(0, index, 1).reshape([1, 1, 1, 1]))
+        wide(words)
     }
 }
 

@@ -1,31 +1,41 @@
 //! The function under the module: attention on projected, split heads.
 
+mod autodiff;
 pub(crate) mod check;
 mod distance;
 mod dropout;
+mod fused;
+mod linear;
 mod mask_fill;
 mod masking;
 mod merge;
 mod options;
+mod path;
 pub(crate) mod plain;
 mod problem;
 mod sink;
 mod sizes;
 mod softmax;
+mod table;
 mod trace;
 
 use burn::tensor::{Tensor, backend::Backend};
 
 use crate::Error;
 pub(crate) use dropout::drops;
+pub use fused::FusedAttention;
+pub(crate) use linear::linear;
 pub(crate) use mask_fill::fill;
 pub use masking::Masking;
 pub use merge::merge_attention;
 pub use options::AttentionOptions;
 pub(crate) use options::WantedWeights;
+pub(crate) use path::choose;
+pub use path::{Path, PathTaken, Reason};
 pub(crate) use problem::Problem;
 pub(crate) use sink::SinkInput;
 pub use sizes::Sizes;
+pub use table::{is_fused, register};
 pub(crate) use trace::{Stage, Trace};
 
 /// What [`attention`] returns.
@@ -100,7 +110,45 @@ pub fn try_attention<B: Backend>(
     value: Tensor<B, 4>,
     options: &AttentionOptions<B>,
 ) -> Result<Attention<B>, Error> {
-    Ok(plain::attention(Problem::new(query, key, value, options)?, &mut ()))
+    Ok(run(Problem::new(query, key, value, options)?))
+}
+
+/// The attention of a problem, on its path.
+pub(crate) fn run<B: Backend>(problem: Problem<B>) -> Attention<B> {
+    match (problem.path, table::lookup()) {
+        (PathTaken::Fused, Some(kernels)) => fused::attention(problem, kernels),
+        _ => plain::attention(problem, &mut ()),
+    }
+}
+
+/// The path that [`try_attention`] takes with these arguments, without computing anything.
+///
+/// # Errors
+///
+/// As [`try_attention`].
+///
+/// # Example
+///
+/// ```
+/// use burn::backend::NdArray;
+/// use burn::tensor::Tensor;
+/// use mha::{AttentionOptions, PathTaken, Reason, attention_path};
+///
+/// let ones = Tensor::<NdArray, 4>::ones([1, 7, 3, 4], &Default::default());
+/// let path = |options| attention_path(&ones, &ones, &ones, &options).unwrap();
+/// let causal = AttentionOptions::default().causal();
+/// assert_eq!(path(causal.clone()), PathTaken::Fused);
+/// assert_eq!(path(causal.return_weights()), PathTaken::Plain(Reason::Weights));
+/// ```
+pub fn attention_path<B: Backend>(
+    query: &Tensor<B, 4>,
+    key: &Tensor<B, 4>,
+    value: &Tensor<B, 4>,
+    options: &AttentionOptions<B>,
+) -> Result<PathTaken, Error> {
+    let sizes = check::sizes(query, key, value)?;
+    options.check(&sizes, "query", query)?;
+    path::choose([query, key, value].map(Tensor::dtype), options, &sizes)
 }
 
 /// The weights of some heads and some queries, `[batch, heads, rows, seq_k]`, before dropout, without
@@ -124,7 +172,7 @@ pub fn weights_of<B: Backend>(
     // The values have no part in the weights.
     let memory = options.memory.clone().map(|[key, _]| [key.clone(), key]);
     let weights = WantedWeights::BeforeDropout;
-    let options = AttentionOptions { weights, memory, ..options.clone() };
+    let options = AttentionOptions { weights, memory, path: Path::Auto, ..options.clone() };
     let problem = Problem::new(query, key.clone(), key, &options)?;
     Ok(plain::weights(&problem.pick(heads, rows)?))
 }

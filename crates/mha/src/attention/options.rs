@@ -1,9 +1,10 @@
 //! What one attention call may bring besides query, key and value.
 
-use burn::tensor::{Tensor, backend::Backend};
+use burn::tensor::{DType, Tensor, backend::Backend};
 
 use super::dropout::Dropout;
 use super::masking::Masking;
+use super::path::Path;
 use super::sink::SinkInput;
 use crate::mask::{Frame, Gap, Mask, Offset};
 use crate::position::T5Buckets;
@@ -46,6 +47,7 @@ pub struct AttentionOptions<B: Backend> {
     pub(crate) head_scale: Option<Tensor<B, 1>>,
     pub(crate) weights: WantedWeights,
     pub(crate) lse: bool,
+    pub(crate) path: Path,
 }
 
 /// Which weights a call returns.
@@ -76,6 +78,7 @@ impl<B: Backend> Default for AttentionOptions<B> {
             head_scale: None,
             weights: WantedWeights::default(),
             lse: false,
+            path: Path::default(),
         }
     }
 }
@@ -205,6 +208,27 @@ impl<B: Backend> AttentionOptions<B> {
     pub fn return_lse(mut self) -> Self {
         self.lse = true;
         self
+    }
+
+    /// Sets which path the call is to take; [`attention_path`](crate::attention_path) says which it
+    /// takes.
+    pub fn path(mut self, path: Path) -> Self {
+        self.path = path;
+        self
+    }
+
+    /// The element types of the tensors here that kernels read, with the names that errors give them.
+    pub(crate) fn dtypes(&self) -> impl Iterator<Item = (&'static str, DType)> {
+        let memory = self.memory.iter().flat_map(|[key, value]| {
+            [("memory key", key.dtype()), ("memory value", value.dtype())]
+        });
+        let sink = match &self.sink {
+            SinkInput::Learned(logits) => Some(("sink", logits.dtype())),
+            SinkInput::None | SinkInput::Quiet | SinkInput::ZeroKey => None,
+        };
+        let table = self.t5.as_ref().map(|(_, table)| ("t5 table", table.dtype()));
+        let bias = self.bias.as_ref().map(|bias| ("bias", bias.dtype()));
+        bias.into_iter().chain(table).chain(memory).chain(sink)
     }
 
     /// The geometry of a call of these sizes.

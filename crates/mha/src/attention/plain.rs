@@ -36,15 +36,8 @@ pub(crate) fn attention<B: Backend>(
         None => weights.clone(),
     };
     let context = grouped_matmul(kept.clone(), value).swap_dims(1, 2); // [batch, seq_q, n_heads, value_dim]
-    let context = match options.head_scale.clone() {
-        Some(scale) => {
-            let [n_heads] = scale.dims();
-            context * in_f32(scale).reshape([1, 1, n_heads, 1])
-        }
-        None => context,
-    };
     Attention {
-        context: if context.dtype() == dtype { context } else { context.cast(dtype) },
+        context: scaled_heads(context, options.head_scale.clone(), dtype),
         weights: match options.weights {
             WantedWeights::None => None,
             WantedWeights::BeforeDropout => Some(weights),
@@ -52,6 +45,22 @@ pub(crate) fn attention<B: Backend>(
         },
         lse: lse.map(|lse| lse.squeeze_dim(3)),
     }
+}
+
+/// The context, `[batch, seq_q, n_heads, value_dim]`, with each head times its scale, in this type.
+pub(super) fn scaled_heads<B: Backend>(
+    context: Tensor<B, 4>,
+    scale: Option<Tensor<B, 1>>,
+    dtype: DType,
+) -> Tensor<B, 4> {
+    let context = match scale {
+        Some(scale) => {
+            let [n_heads] = scale.dims();
+            context * in_f32(scale).reshape([1, 1, n_heads, 1])
+        }
+        None => context,
+    };
+    if context.dtype() == dtype { context } else { context.cast(dtype) }
 }
 
 /// The weights alone, before dropout: `[batch, n_heads, rows, n_keys]`.

@@ -3,6 +3,7 @@
 use burn::tensor::{Bool, Int, Tensor, backend::Backend};
 
 use super::options::WantedWeights;
+use super::path::{PathTaken, choose};
 use super::sink::SinkInput;
 use super::sizes::Sizes;
 use super::{AttentionOptions, Masking, check};
@@ -24,6 +25,7 @@ pub(crate) struct Problem<B: Backend> {
     pub(crate) n_memory: usize,
     pub(crate) frame: Frame,
     pub(crate) options: AttentionOptions<B>,
+    pub(crate) path: PathTaken,
 }
 
 impl<B: Backend> Problem<B> {
@@ -35,14 +37,14 @@ impl<B: Backend> Problem<B> {
     ) -> Result<Self, Error> {
         let sizes = check::sizes(&query, &key, &value)?;
         options.check(&sizes, "query", &query)?;
-        let frame = options.frame(&sizes);
-        let mut problem =
-            Self { query, key, value, sizes, n_memory: 0, frame, options: options.clone() };
+        let path = choose([&query, &key, &value].map(Tensor::dtype), options, &sizes)?;
+        let (frame, options) = (options.frame(&sizes), options.clone());
+        let mut problem = Self { query, key, value, sizes, n_memory: 0, frame, options, path };
         if let Some([key, value]) = problem.options.memory.take() {
             problem.remember(key, value);
         }
-        let wants_weights = options.weights != WantedWeights::None;
-        if wants_weights && matches!(options.sink, SinkInput::ZeroKey) {
+        let wants_weights = problem.options.weights != WantedWeights::None;
+        if wants_weights && matches!(problem.options.sink, SinkInput::ZeroKey) {
             // A key like any other, so that its weight is a column like any other.
             let &Sizes { n_kv_heads, head_dim, value_dim, .. } = &sizes;
             let like = (&problem.query.device(), problem.query.dtype());

@@ -1,7 +1,7 @@
 //! The setters of a configuration, by name.
 
 use super::{MultiHeadAttentionConfig, ProjectionBias};
-use crate::{Gate, Masking, MhaInitializer, Position, QkNorm, Sink};
+use crate::{Gate, Masking, MhaInitializer, Path, Position, QkNorm, Sink};
 
 impl MultiHeadAttentionConfig {
     /// Sets the heads of keys and values, a divisor of `n_heads`.
@@ -139,6 +139,12 @@ impl MultiHeadAttentionConfig {
     /// Sets what a hidden pair of query and key means.
     pub fn with_masking(mut self, masking: Masking) -> Self {
         self.masking = masking;
+        self
+    }
+
+    /// Sets which path calls take; [`MhaInput::path`](crate::MhaInput::path) sets that of one.
+    pub fn with_path(mut self, path: Path) -> Self {
+        self.path = path;
         self
     }
 

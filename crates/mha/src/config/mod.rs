@@ -11,7 +11,7 @@ use crate::attention::{Masking, check};
 use crate::choices::deserialize_sink;
 use crate::init::{self, Role};
 use crate::settings::Settings;
-use crate::{Error, Gate, MhaInitializer, MultiHeadAttention, Position, QkNorm, Sink};
+use crate::{Error, Gate, MhaInitializer, MultiHeadAttention, Path, Position, QkNorm, Sink};
 
 /// Configuration of a [`MultiHeadAttention`] module.
 ///
@@ -95,6 +95,9 @@ pub struct MultiHeadAttentionConfig {
     /// What a hidden pair of query and key means. Default: [`Masking::Exclude`].
     #[serde(default, alias = "min_float", deserialize_with = "deserialize_masking")]
     pub masking: Masking,
+    /// Which path calls take, unless they name one themselves. Default: [`Path::Auto`].
+    #[serde(default)]
+    pub path: Path,
 }
 
 impl Config for MultiHeadAttentionConfig {}
@@ -155,6 +158,7 @@ impl MultiHeadAttentionConfig {
             sink: Sink::default(),
             gate: Gate::default(),
             masking: Masking::default(),
+            path: Path::default(),
         }
     }
 
@@ -222,6 +226,7 @@ impl MultiHeadAttentionConfig {
                 qk_norm: self.qk_norm.is_some(),
                 bias_kv: self.bias_kv,
                 masking: self.masking,
+                path: self.path,
             },
         })
     }

@@ -9,8 +9,7 @@ use std::fmt;
 use burn::nn::Linear;
 use burn::tensor::{Tensor, backend::Backend};
 
-use crate::attention::{Attention, Problem, Sizes, Stage, plain};
-use crate::module::linear;
+use crate::attention::{Attention, PathTaken, Problem, Sizes, Stage, plain};
 use crate::{Error, MhaInput, MhaOutput, MultiHeadAttention, Position};
 use recorder::Recorder;
 pub use step::Step;
@@ -45,11 +44,10 @@ pub struct Explanation<B: Backend> {
     pub steps: Vec<Step>,
     /// The share of pairs of query and key that masks hide, in `[0, 1]`.
     pub masked_share: f64,
-    /// The path that the attention took.
-    pub path: &'static str,
-    /// Why it took that path.
-    pub reason: &'static str,
-    /// What the call gives, the same as [`forward`](MultiHeadAttention::forward) gives.
+    /// The path that [`forward`](MultiHeadAttention::forward) takes. The steps are those of the plain
+    /// path whatever it is: kernels never have all weights.
+    pub path: PathTaken,
+    /// What the call gives, the same as [`forward`](MultiHeadAttention::forward) gives, up to rounding.
     pub output: MhaOutput<B>,
     problem: Problem<B>,
     recorder: Recorder<B>,
@@ -67,11 +65,13 @@ impl<B: Backend> MultiHeadAttention<B> {
         let tokens = input.query.clone();
         let asks_lse = input.options.lse;
         let (mut call, [query, key, value]) = self.check(input.clone(), None)?;
+        let path = self.attention_path(input)?;
+        let asked = std::mem::take(&mut call.options.path);
         call.options.lse = true;
         let sizes = call.sizes;
         let mut steps = Vec::new();
 
-        let [query, key, value] = self.project(query, key, value);
+        let [query, key, value] = self.project_on(asked, query, key, value);
         steps.extend(self.projected(&sizes, [&query, &key, &value]));
         let [query, key, value] = self.split_heads(query, key, value);
         for (symbol, heads) in [("Q", &query), ("K", &key), ("V", &value)] {
@@ -90,13 +90,13 @@ impl<B: Backend> MultiHeadAttention<B> {
         let step = Step::of("attend", "C", "P V, head by head", &context);
         steps.push(step.with_flops(2 * pairs * sizes.value_dim as u64));
 
-        let context = self.gated(context, tokens);
+        let context = self.gated(asked, context, tokens);
         if self.gate.is_some() {
             steps.push(Step::of("gate", "C", "C · sigmoid(X W_gate)", &context));
         }
         let merged = self.merge_heads(context);
         steps.push(Step::of("merge", "C", "heads side by side", &merged));
-        let context = call.without_padding(linear(&self.output, merged));
+        let context = call.without_padding(self.layer(asked, &self.output, merged));
         let [d_input, d_output] = self.settings.widths.projections()[3];
         let formula = product("C W_O", &self.output);
         let step = Step::of("project out", "Y", formula, &context);
@@ -106,8 +106,7 @@ impl<B: Backend> MultiHeadAttention<B> {
         let weights = weights.map(|weights| call.weights.over_heads(weights));
         let masked_share = masked_share(&problem);
         let output = MhaOutput { context, weights, lse: asks_lse.then(|| lse.clone()) };
-        let (path, reason) = ("plain", "tensor operations, which every backend has");
-        Ok(Explanation { steps, masked_share, path, reason, output, problem, recorder, lse })
+        Ok(Explanation { steps, masked_share, path, output, problem, recorder, lse })
     }
 
     fn projected(&self, sizes: &Sizes, [query, key, value]: [&Tensor<B, 3>; 3]) -> [Step; 3] {
@@ -211,7 +210,10 @@ impl<B: Backend> fmt::Display for Explanation<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         step::table(f, &self.steps)?;
         writeln!(f, "masked: {:.1} % of all pairs", 100.0 * self.masked_share)?;
-        writeln!(f, "path: {}, {}", self.path, self.reason)?;
+        writeln!(f, "path: {}", self.path)?;
+        if self.path == PathTaken::Fused {
+            writeln!(f, "shown: the same in tensor operations, since kernels keep no weights")?;
+        }
         let (flops, bytes) = (self.flops() as f64, self.bytes() as f64);
         write!(f, "in all: {:.3} MFLOP, {:.3} MB of results", flops / 1e6, bytes / 1e6)
     }

@@ -1,0 +1,36 @@
+//! A linear layer, by kernels where there are some.
+
+use burn::nn::Linear;
+use burn::tensor::backend::Backend;
+use burn::tensor::{DType, Tensor, TensorPrimitive};
+
+use super::table::lookup;
+
+/// The layer on `[batch, seq, d_input]`, which may have no elements, though Burn's backends refuse
+/// those. `kernels` says whether to use them where they are; without, the bits are Burn's own.
+pub(crate) fn linear<B: Backend>(
+    layer: &Linear<B>,
+    input: Tensor<B, 3>,
+    kernels: bool,
+) -> Tensor<B, 3> {
+    let [batch, seq, d_input] = input.dims();
+    let (weight, bias) = (layer.weight.val(), layer.bias.as_ref().map(|bias| bias.val()));
+    let [_, d_output] = weight.dims();
+    let dtype = input.dtype();
+    if batch * seq == 0 {
+        return Tensor::zeros([batch, seq, d_output], (&input.device(), dtype));
+    }
+    let alike = |other: DType| other == dtype;
+    let fits = alike(weight.dtype()) && bias.iter().all(|bias| alike(bias.dtype()));
+    match lookup::<B>().filter(|found| kernels && fits && (found.takes)(dtype)) {
+        Some(kernels) => {
+            let rows = input.reshape([batch * seq, d_input]);
+            let bias = bias.map(|bias| bias.into_primitive().tensor());
+            let [rows, weight] = [rows, weight].map(|x| x.into_primitive().tensor());
+            let output = (kernels.linear)(rows, weight, bias);
+            let output = Tensor::<B, 2>::from_primitive(TensorPrimitive::Float(output));
+            output.reshape([batch, seq, d_output])
+        }
+        None => layer.forward(input),
+    }
+}

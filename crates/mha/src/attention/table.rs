@@ -1,0 +1,125 @@
+//! Which backends have kernels: found by type, since a model only says `B: Backend`.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::sync::{OnceLock, PoisonError, RwLock};
+
+use burn::tensor::DType;
+use burn::tensor::backend::Backend;
+use burn::tensor::ops::FloatTensor;
+
+use super::FusedAttention;
+use crate::backend::{KernelCall, Parts};
+
+/// The functions of one backend.
+#[derive(Debug)]
+pub(crate) struct Entry<B: Backend> {
+    pub(super) takes: fn(DType) -> bool,
+    pub(super) attention: fn(Parts<FloatTensor<B>>, KernelCall<B>) -> [FloatTensor<B>; 2],
+    pub(super) linear: fn(FloatTensor<B>, FloatTensor<B>, Option<FloatTensor<B>>) -> FloatTensor<B>,
+}
+
+// By hand: a derive would ask for `B: Copy`.
+impl<B: Backend> Clone for Entry<B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B: Backend> Copy for Entry<B> {}
+
+impl<B: FusedAttention> Entry<B> {
+    const fn of() -> Self {
+        Self { takes: B::takes, attention: B::fused_attention, linear: B::fused_linear }
+    }
+}
+
+type AnyEntry = dyn Any + Send + Sync;
+
+static REGISTERED: OnceLock<RwLock<HashMap<TypeId, Box<AnyEntry>>>> = OnceLock::new();
+
+/// Makes calls on the backend `B` use its kernels.
+///
+/// There is no need to for NdArray of f32 or f64 with integers of i64 or i32, for Flex, and for
+/// `Autodiff` over these with either of Burn's checkpointing strategies; [`is_fused`] tells. The
+/// element types are part of a backend's type, so that `NdArray<f32, i16>` is one to register, once,
+/// as the program starts.
+///
+/// # Example
+///
+/// ```
+/// use burn::backend::NdArray;
+///
+/// assert!(!mha::is_fused::<NdArray<f32, i16>>());
+/// mha::register::<NdArray<f32, i16>>();
+/// assert!(mha::is_fused::<NdArray<f32, i16>>());
+/// ```
+pub fn register<B: FusedAttention>() {
+    let table = REGISTERED.get_or_init(Default::default);
+    let mut table = table.write().unwrap_or_else(PoisonError::into_inner);
+    table.insert(TypeId::of::<B>(), Box::new(Entry::<B>::of()));
+}
+
+/// Whether this crate has kernels for the backend `B`. Where it has none, or where two versions of
+/// Burn are in one program, calls run in Burn's tensor operations, with the same meaning. What a single
+/// call does, [`attention_path`](crate::attention_path) says.
+///
+/// # Example
+///
+/// ```
+/// use burn::backend::{Autodiff, NdArray};
+///
+/// assert!(mha::is_fused::<Autodiff<NdArray>>());
+/// ```
+pub fn is_fused<B: Backend>() -> bool {
+    lookup::<B>().is_some()
+}
+
+/// The kernels of a backend, if it has any.
+pub(crate) fn lookup<B: Backend>() -> Option<Entry<B>> {
+    let id = TypeId::of::<B>();
+    if let Some(entry) = builtin(id) {
+        return entry.downcast_ref().copied();
+    }
+    let table = REGISTERED.get()?.read().unwrap_or_else(PoisonError::into_inner);
+    table.get(&id)?.downcast_ref().copied()
+}
+
+/// Not generic, so that kernels are compiled once, here, and not for each crate that calls them.
+fn builtin(id: TypeId) -> Option<&'static AnyEntry> {
+    macro_rules! find {
+        ($($backend:ty),*) => {$(
+            if id == TypeId::of::<$backend>() {
+                return Some(const { &Entry::<$backend>::of() });
+            }
+        )*};
+    }
+    #[cfg(any(feature = "ndarray", feature = "flex"))]
+    macro_rules! find_with_autodiff {
+        ($($backend:ty),*) => {$(
+            find!(
+                $backend,
+                Autodiff<$backend, NoCheckpointing>,
+                Autodiff<$backend, BalancedCheckpointing>
+            );
+        )*};
+    }
+    #[cfg(any(feature = "ndarray", feature = "flex"))]
+    use burn::backend::{
+        Autodiff,
+        autodiff::checkpoint::strategy::{BalancedCheckpointing, NoCheckpointing},
+    };
+    #[cfg(feature = "ndarray")]
+    {
+        use burn::backend::NdArray;
+        find_with_autodiff!(
+            NdArray<f32, i64>,
+            NdArray<f32, i32>,
+            NdArray<f64, i64>,
+            NdArray<f64, i32>
+        );
+    }
+    #[cfg(feature = "flex")]
+    find_with_autodiff!(burn::backend::Flex);
+    None
+}

@@ -1,0 +1,276 @@
+//! What the backends on a CPU share: from tensors to the kernels' views and back.
+
+use std::borrow::Cow;
+
+use burn::tensor::backend::Backend;
+use burn::tensor::ops::{BoolTensor, FloatTensor};
+use burn::tensor::{DType, Int, Tensor, TensorMetadata};
+use mha_cpu::{Call, Dropout, Mask, Positions, Real, Relative, Runs, Segments, View, Wanted};
+
+use super::{KernelCall, Kernels, Numbers, Parts, Saved};
+use crate::mask::{Rule, Spans, entries, visible};
+
+/// Reading and making float tensors of one element type.
+pub(super) trait Storage<T: Real>: Backend {
+    /// The numbers, where they lie if strides can tell.
+    fn read(tensor: &FloatTensor<Self>) -> Strided<'_, T>;
+
+    /// A tensor of these numbers, which are row-major; they stay where they are.
+    fn make(numbers: Vec<T>, dims: Vec<usize>) -> FloatTensor<Self>;
+}
+
+/// A backend whose tensors lie in memory that kernels can read.
+pub(super) trait CpuBackend: Storage<f32> + Storage<f64> {
+    /// A Boolean tensor, where it lies if it can.
+    fn read_bool(tensor: &BoolTensor<Self>) -> Strided<'_, bool>;
+}
+
+/// A tensor as numbers with strides.
+pub(super) struct Strided<'a, T: Clone> {
+    /// Longer than the tensor where it is part of another.
+    pub(super) data: Cow<'a, [T]>,
+    /// Where the first element lies.
+    pub(super) start: usize,
+    pub(super) dims: Vec<usize>,
+    pub(super) strides: Vec<isize>,
+}
+
+impl<T: Copy> Strided<'_, T> {
+    /// Numbers in row-major order.
+    pub(super) fn dense(data: Vec<T>, dims: Vec<usize>) -> Self {
+        let mut strides = vec![1isize; dims.len()];
+        for axis in (1..dims.len()).rev() {
+            strides[axis - 1] = strides[axis] * dims[axis] as isize;
+        }
+        Self { data: data.into(), start: 0, dims, strides }
+    }
+
+    fn view<const N: usize>(&self) -> View<'_, T, N> {
+        let array = "a tensor of as many axes";
+        let dims = self.dims.as_slice().try_into().expect(array);
+        let strides = self.strides.as_slice().try_into().expect(array);
+        View::new(&self.data, self.start, dims, strides).expect("a tensor lies in its storage")
+    }
+
+    /// The numbers in row-major order, copied unless they lie so.
+    fn in_order(&self) -> Cow<'_, [T]> {
+        let count: usize = self.dims.iter().product();
+        let mut expected = 1;
+        let in_order = self.dims.iter().zip(&self.strides).rev().all(|(&dim, &stride)| {
+            let fits = dim == 1 || stride == expected;
+            expected *= dim as isize;
+            fits
+        });
+        if in_order || count == 0 {
+            return Cow::Borrowed(&self.data[self.start..self.start + count]);
+        }
+        let place = |mut index: usize| {
+            let mut at = self.start as isize;
+            for (&dim, &stride) in self.dims.iter().zip(&self.strides).rev() {
+                at += (index % dim) as isize * stride;
+                index /= dim;
+            }
+            self.data[at as usize]
+        };
+        Cow::Owned((0..count).map(place).collect())
+    }
+}
+
+impl<B: CpuBackend> Kernels for B {
+    fn computes(dtype: DType) -> bool {
+        matches!(dtype, DType::F32 | DType::F64)
+    }
+
+    fn attention_forward(
+        parts: &Parts<FloatTensor<B>>,
+        call: &KernelCall<B>,
+    ) -> [FloatTensor<B>; 2] {
+        match parts.query.dtype() {
+            DType::F64 => forward::<B, f64>(parts, call),
+            _ => forward::<B, f32>(parts, call),
+        }
+    }
+
+    fn attention_backward(
+        parts: &Parts<FloatTensor<B>>,
+        call: &KernelCall<B>,
+        saved: &Saved<FloatTensor<B>>,
+        wanted: &Parts<bool>,
+    ) -> Parts<Option<FloatTensor<B>>> {
+        match parts.query.dtype() {
+            DType::F64 => backward::<B, f64>(parts, call, saved, wanted),
+            _ => backward::<B, f32>(parts, call, saved, wanted),
+        }
+    }
+
+    fn linear_forward(
+        input: &FloatTensor<B>,
+        weight: &FloatTensor<B>,
+        bias: Option<&FloatTensor<B>>,
+    ) -> FloatTensor<B> {
+        match input.dtype() {
+            DType::F64 => linear::<B, f64>(input, weight, bias),
+            _ => linear::<B, f32>(input, weight, bias),
+        }
+    }
+
+    fn linear_gradients(
+        input: &FloatTensor<B>,
+        weight: &FloatTensor<B>,
+        d_output: &FloatTensor<B>,
+        wanted: [bool; 3],
+    ) -> [Option<FloatTensor<B>>; 3] {
+        match input.dtype() {
+            DType::F64 => linear_gradients::<B, f64>(input, weight, d_output, wanted),
+            _ => linear_gradients::<B, f32>(input, weight, d_output, wanted),
+        }
+    }
+}
+
+/// Every call was checked against what it is asked to fit; the kernels check once more.
+const CHECKED: &str = "the call was checked";
+
+fn forward<B: CpuBackend + Storage<T>, T: Real>(
+    parts: &Parts<FloatTensor<B>>,
+    call: &KernelCall<B>,
+) -> [FloatTensor<B>; 2] {
+    let [batch, seq_q, n_heads, _] = parts.query.shape().dims();
+    let [.., value_dim] = parts.value.shape().dims::<4>();
+    let output = with_call::<B, T, _>(parts, call, mha_cpu::forward).expect(CHECKED);
+    let context = B::make(output.context, vec![batch, seq_q, n_heads, value_dim]);
+    [context, B::make(output.lse, vec![batch, n_heads, seq_q])]
+}
+
+fn backward<B: CpuBackend + Storage<T>, T: Real>(
+    parts: &Parts<FloatTensor<B>>,
+    call: &KernelCall<B>,
+    saved: &Saved<FloatTensor<B>>,
+    wanted: &Parts<bool>,
+) -> Parts<Option<FloatTensor<B>>> {
+    let saved = [&saved.context, &saved.lse, &saved.d_context];
+    let [context, lse, d_context] = saved.map(|tensor| B::read(tensor));
+    let lse = lse.in_order();
+    let (context, d_context) = (context.view(), d_context.view());
+    let saved = mha_cpu::Saved { context, lse: &lse, d_context };
+    let wanted = Wanted {
+        query: wanted.query,
+        key: wanted.key,
+        value: wanted.value,
+        bias: wanted.bias.unwrap_or(false),
+        relative: wanted.relative.unwrap_or(false),
+        sink: wanted.sink.unwrap_or(false),
+    };
+    let run = |call: &Call<'_, T>| mha_cpu::backward(call, &saved, wanted);
+    let gradients = with_call(parts, call, run).expect(CHECKED);
+    let gradient = |of: &FloatTensor<B>, numbers: Option<Vec<T>>| {
+        numbers.map(|numbers| B::make(numbers, of.shape().to_vec()))
+    };
+    Parts {
+        query: gradient(&parts.query, gradients.query),
+        key: gradient(&parts.key, gradients.key),
+        value: gradient(&parts.value, gradients.value),
+        bias: parts.bias.as_ref().map(|bias| gradient(bias, gradients.bias)),
+        relative: parts.relative.as_ref().map(|table| gradient(table, gradients.relative)),
+        sink: parts.sink.as_ref().map(|sink| gradient(sink, gradients.sink)),
+    }
+}
+
+/// Calls `run` with the call in the kernels' own terms.
+fn with_call<B: CpuBackend + Storage<T>, T: Real, R>(
+    parts: &Parts<FloatTensor<B>>,
+    call: &KernelCall<B>,
+    run: impl FnOnce(&Call<'_, T>) -> R,
+) -> R {
+    let KernelCall { numbers, hidden, seed } = call;
+    let parts = parts.as_ref().map(B::read);
+    let hidden: Vec<_> = hidden.iter().map(B::read_bool).collect();
+    let table = parts.relative.as_ref().map(Strided::in_order);
+    let quiet = || vec![T::default(); numbers.n_heads];
+    let sink = match &parts.sink {
+        Some(sink) => Some(sink.in_order()),
+        None => numbers.quiet.then(quiet).map(Cow::Owned),
+    };
+
+    let mut call = Call::new(parts.query.view(), parts.key.view(), parts.value.view());
+    call.n_memory = numbers.n_memory;
+    call.scale = numbers.scale;
+    call.softcap = numbers.softcap;
+    call.mask = Mask {
+        runs: numbers.runs.get_or_init(|| runs(numbers)).clone(),
+        segments: segments(&numbers.rules).collect(),
+        dense: hidden.iter().map(Strided::view).collect(),
+    };
+    call.bias = parts.bias.as_ref().map(Strided::view);
+    call.alibi = numbers.alibi.as_deref();
+    call.relative = table.as_deref().map(|table| Relative { table, reach: numbers.reach });
+    call.positions = positions(numbers);
+    call.sink = sink.as_deref();
+    call.dropout = seed.as_ref().map(|seed| {
+        let seed = Tensor::<B, 1, Int>::from_primitive(seed.clone()).into_data();
+        let words: Vec<u32> = seed.iter::<i64>().map(|word| word as u32).collect();
+        let words = words.try_into().expect("a seed has two words");
+        Dropout { probability: numbers.dropout, words }
+    });
+    run(&call)
+}
+
+/// What all rules but the segments leave visible, if that is not everything.
+fn runs(numbers: &Numbers) -> Option<Runs> {
+    let Numbers { rules, frame, .. } = numbers;
+    let rules: Vec<Rule> =
+        rules.iter().filter(|rule| !matches!(rule, Rule::Segments { .. })).cloned().collect();
+    let entries = entries(&rules, frame);
+    let rows: Vec<_> = (0..entries).map(|b| visible(&rules, frame, b, 0..frame.seq_k)).collect();
+    let all = |seen: &Spans| seen.count() == frame.seq_k;
+    if rows.iter().all(|row| (0..frame.seq_q).all(|i| all(&row(i)))) {
+        return None;
+    }
+    let row = |b: usize, i: usize| rows[b](i).iter().collect::<Vec<_>>();
+    Some(Runs::new(entries, frame.seq_q, row))
+}
+
+/// Ids are compared pair by pair: runs of equal ids may be as many as the pairs.
+fn segments(rules: &[Rule]) -> impl Iterator<Item = Segments<'_>> {
+    rules.iter().filter_map(|rule| match rule {
+        Rule::Segments { query, key } => Some(Segments { query, key }),
+        _ => None,
+    })
+}
+
+fn positions(numbers: &Numbers) -> Positions {
+    let frame = &numbers.frame;
+    let entries = if frame.offset.per_entry() { frame.batch } else { 1 };
+    let offsets = (0..entries).map(|b| frame.query_position(b, 0)).collect();
+    Positions { offsets, gap_after: frame.gap.after, gap: frame.gap.length }
+}
+
+fn linear<B: Storage<T>, T: Real>(
+    input: &FloatTensor<B>,
+    weight: &FloatTensor<B>,
+    bias: Option<&FloatTensor<B>>,
+) -> FloatTensor<B> {
+    let dims = [input.shape()[0], weight.shape()[1]];
+    let [input, weight] = [input, weight].map(B::read);
+    let bias = bias.map(B::read);
+    let bias = bias.as_ref().map(Strided::in_order);
+    let output = mha_cpu::linear(input.view(), weight.view(), bias.as_deref());
+    B::make(output.expect(CHECKED), dims.to_vec())
+}
+
+fn linear_gradients<B: Storage<T>, T: Real>(
+    input: &FloatTensor<B>,
+    weight: &FloatTensor<B>,
+    d_output: &FloatTensor<B>,
+    wanted: [bool; 3],
+) -> [Option<FloatTensor<B>>; 3] {
+    let [rows, d_in] = input.shape().dims();
+    let [_, d_out] = weight.shape().dims();
+    let [input, weight, d_output] = [input, weight, d_output].map(B::read);
+    let gradients = mha_cpu::linear_backward(input.view(), weight.view(), d_output.view(), wanted);
+    let [d_input, d_weight, d_bias] = gradients.expect(CHECKED);
+    [
+        d_input.map(|numbers| B::make(numbers, vec![rows, d_in])),
+        d_weight.map(|numbers| B::make(numbers, vec![d_in, d_out])),
+        d_bias.map(|numbers| B::make(numbers, vec![d_out])),
+    ]
+}

@@ -1,0 +1,71 @@
+//! NdArray: arrays of any strides.
+
+use burn::backend::NdArray;
+use burn::backend::ndarray::{
+    FloatNdArrayElement, IntNdArrayElement, NdArrayTensor, QuantElement, SharedArray,
+};
+use burn::tensor::TensorMetadata;
+use burn::tensor::ops::{BoolTensor, FloatTensor};
+
+use super::cpu::{CpuBackend, Storage, Strided};
+
+/// An array, where it lies if it has no gaps. The strides that `ndarray` tells of an axis of length 1
+/// mean nothing, and nothing asks for them.
+macro_rules! strided {
+    ($storage:expr) => {{
+        let view = $storage.view();
+        let dims = view.shape().to_vec();
+        match view.to_slice_memory_order() {
+            Some(data) => {
+                let strides = view.strides().to_vec();
+                // The slice starts at the lowest address; an axis that runs backwards starts at
+                // its far end.
+                let start = dims
+                    .iter()
+                    .zip(&strides)
+                    .filter(|&(&dim, &stride)| dim > 1 && stride < 0)
+                    .map(|(&dim, &stride)| (dim - 1) * stride.unsigned_abs())
+                    .sum();
+                Strided { data: data.into(), start, dims, strides }
+            }
+            None => Strided::dense(view.iter().copied().collect(), dims),
+        }
+    }};
+}
+
+macro_rules! storage {
+    ($number:ty, $variant:ident) => {
+        impl<E: FloatNdArrayElement, I: IntNdArrayElement, Q: QuantElement> Storage<$number>
+            for NdArray<E, I, Q>
+        where
+            NdArrayTensor: From<SharedArray<E>> + From<SharedArray<I>>,
+        {
+            fn read(tensor: &FloatTensor<Self>) -> Strided<'_, $number> {
+                match tensor {
+                    NdArrayTensor::$variant(storage) => strided!(storage),
+                    other => unreachable!("{:?} where another type was checked", other.dtype()),
+                }
+            }
+
+            fn make(numbers: Vec<$number>, dims: Vec<usize>) -> FloatTensor<Self> {
+                let array = SharedArray::from_shape_vec(dims, numbers);
+                NdArrayTensor::from(array.expect("as many numbers as the sizes say"))
+            }
+        }
+    };
+}
+
+storage!(f32, F32);
+storage!(f64, F64);
+
+impl<E: FloatNdArrayElement, I: IntNdArrayElement, Q: QuantElement> CpuBackend for NdArray<E, I, Q>
+where
+    NdArrayTensor: From<SharedArray<E>> + From<SharedArray<I>>,
+{
+    fn read_bool(tensor: &BoolTensor<Self>) -> Strided<'_, bool> {
+        match tensor {
+            NdArrayTensor::Bool(storage) => strided!(storage),
+            other => unreachable!("a Boolean tensor of {:?}", other.dtype()),
+        }
+    }
+}
