@@ -70,7 +70,7 @@ pub fn forward<T: Real>(call: &Call<'_, T>) -> Result<Output<T>, Error> {
 ///
 /// When this machine does not have them.
 pub fn forward_on<T: Real>(isa: Isa, call: &Call<'_, T>) -> Result<Output<T>, Error> {
-    forward::forward(isa, call)
+    T::forward(isa, call)
 }
 
 /// The gradients of what is wanted, given that of the context.
@@ -101,5 +101,5 @@ pub fn backward_on<T: Real>(
     saved: &Saved<'_, T>,
     wanted: Wanted,
 ) -> Result<Gradients<T>, Error> {
-    backward::backward(isa, call, saved, wanted)
+    T::backward(isa, call, saved, wanted)
 }

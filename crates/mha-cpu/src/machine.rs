@@ -6,8 +6,8 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::Real;
 use crate::simd::{Arithmetic, EXPM1_F32, EXPM1_F64, Isa, Kernel, Portable};
+use crate::{Call, Error, Gradients, Output, Real, Saved, Wanted};
 
 /// One buffer cut into rows of `width`, each of which one task may write.
 pub(crate) struct Rows<'a, T> {
@@ -119,6 +119,19 @@ macro_rules! arithmetic {
                     }
                     _ => kernel.run::<Portable, 4, 1>(Portable),
                 }
+            }
+
+            fn forward(isa: Isa, call: &Call<'_, Self>) -> Result<Output<Self>, Error> {
+                crate::forward::forward(isa, call)
+            }
+
+            fn backward(
+                isa: Isa,
+                call: &Call<'_, Self>,
+                saved: &Saved<'_, Self>,
+                wanted: Wanted,
+            ) -> Result<Gradients<Self>, Error> {
+                crate::backward::backward(isa, call, saved, wanted)
             }
 
             fn gemm(product: Product<'_, Self>, out: &mut [Self]) {

@@ -8,7 +8,7 @@ use std::fmt::Debug;
 pub use isa::Isa;
 pub(crate) use portable::Portable;
 
-use crate::Real;
+use crate::{Call, Error, Gradients, Output, Real, Saved, Wanted};
 
 /// See [`Arithmetic::EXPM1`].
 pub(crate) const EXPM1_F32: [f32; 6] = [
@@ -45,6 +45,24 @@ pub trait Arithmetic: Sized + 'static {
     /// Runs a kernel on an instruction set that this machine has.
     #[doc(hidden)]
     fn dispatch<K: Kernel<Self>>(isa: Isa, kernel: K) -> K::Out
+    where
+        Self: Real;
+
+    /// The forward pass, compiled once for this type: a generic function would be compiled again in
+    /// each crate that calls it, and with that crate's optimization.
+    #[doc(hidden)]
+    fn forward(isa: Isa, call: &Call<'_, Self>) -> Result<Output<Self>, Error>
+    where
+        Self: Real;
+
+    /// The backward pass, likewise.
+    #[doc(hidden)]
+    fn backward(
+        isa: Isa,
+        call: &Call<'_, Self>,
+        saved: &Saved<'_, Self>,
+        wanted: Wanted,
+    ) -> Result<Gradients<Self>, Error>
     where
         Self: Real;
 
