@@ -1,6 +1,7 @@
 //! Tests that run on every backend compiled in.
 
 use burn::tensor::{Bool, Element, Tensor, TensorData, backend::Backend};
+use mha::Path;
 
 /// A backend that is compiled in, for tests in which it does not matter which.
 #[cfg(feature = "ndarray")]
@@ -24,6 +25,12 @@ pub fn tensor<B: Backend, const D: usize, T: Element>(
 /// A bool tensor of these values.
 pub fn bools<B: Backend, const D: usize>(values: &[bool], dims: [usize; D]) -> Tensor<B, D, Bool> {
     Tensor::from_data(TensorData::new(values.to_vec(), dims), &B::Device::default())
+}
+
+/// The paths that a backend has: the plain one, and that of its kernels if it has any.
+pub fn paths<B: Backend>() -> Vec<Path> {
+    let fused = mha::is_fused::<B>().then_some(Path::Fused);
+    [Path::Plain].into_iter().chain(fused).collect()
 }
 
 /// The numbers of a tensor.
@@ -51,6 +58,36 @@ macro_rules! on_every_backend {
         #[cfg(feature = "wgpu")]
         mod wgpu {
             $(#[test] fn $test() { super::$test::<burn::backend::Autodiff<burn::backend::Wgpu>>(); })+
+        }
+    };
+}
+
+/// [`on_every_backend`], once for every path that the backend has: the functions take it.
+#[macro_export]
+macro_rules! on_every_path {
+    ($($test:ident),+ $(,)?) => {
+        mod on_every_path {
+            $(pub(super) fn $test<B: burn::tensor::backend::AutodiffBackend>() {
+                $crate::paths::<B>().into_iter().for_each(super::$test::<B>);
+            })+
+        }
+        #[cfg(feature = "ndarray")]
+        mod ndarray {
+            $(#[test] fn $test() {
+                super::on_every_path::$test::<burn::backend::Autodiff<burn::backend::NdArray>>();
+            })+
+        }
+        #[cfg(feature = "flex")]
+        mod flex {
+            $(#[test] fn $test() {
+                super::on_every_path::$test::<burn::backend::Autodiff<burn::backend::Flex>>();
+            })+
+        }
+        #[cfg(feature = "wgpu")]
+        mod wgpu {
+            $(#[test] fn $test() {
+                super::on_every_path::$test::<burn::backend::Autodiff<burn::backend::Wgpu>>();
+            })+
         }
     };
 }

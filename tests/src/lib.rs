@@ -2,6 +2,7 @@
 //! compared.
 
 mod backends;
+mod cancel;
 mod case;
 mod cases;
 mod compare;
@@ -11,7 +12,7 @@ mod numbers;
 mod rules;
 mod yardstick;
 
-pub use backends::{AnyBackend, bools, floats, tensor};
+pub use backends::{AnyBackend, bools, floats, paths, tensor};
 pub use case::{Case, Dense, Leaves};
 pub use cases::cases;
 pub use compare::{

@@ -3,6 +3,7 @@
 use mha::oracle::Output;
 use num_traits::Float;
 
+use crate::cancel::terms_of;
 use crate::case::convert;
 use crate::compare::accurate;
 use crate::{Case, Layer, Named, largest, max_error, wide};
@@ -21,6 +22,8 @@ pub struct Yardstick<'a> {
     magnitudes: Named<f64>,
     neighbours: u32,
     results: fn(&Case) -> Results,
+    /// For gradients that are 0 the terms that cancel out in them.
+    terms: fn(&Case) -> Named<f64>,
 }
 
 /// Exact and in f32: outputs and gradients by name.
@@ -30,7 +33,7 @@ impl<'a> Yardstick<'a> {
     /// For a function's call: "context", "weights", "lse" and, given [`Case::inputs`]' gradient of
     /// the context, "gradient of .." each of [`Case::named`].
     pub fn of_function(case: &'a Case, neighbours: u32) -> Self {
-        Self::new(case, neighbours, Vec::new(), function_results)
+        Self::new(case, neighbours, Vec::new(), function_results, function_terms)
     }
 
     /// For a module's call: "context", "weights", "lse" and, given [`Case::d_output`], "gradient of
@@ -43,7 +46,7 @@ impl<'a> Yardstick<'a> {
         let d_output = wide(&case.d_output());
         let terms = case.has_pairs().then(|| Layer::new(case).backward_magnitudes(&d_output));
         let magnitudes = terms.into_iter().flatten().map(three).collect();
-        Self::new(case, neighbours, magnitudes, module_results)
+        Self::new(case, neighbours, magnitudes, module_results, module_terms)
     }
 
     fn new(
@@ -51,8 +54,9 @@ impl<'a> Yardstick<'a> {
         neighbours: u32,
         magnitudes: Named<f64>,
         results: fn(&Case) -> Results,
+        terms: fn(&Case) -> Named<f64>,
     ) -> Self {
-        Self { case, here: results(case), magnitudes, neighbours, results }
+        Self { case, here: results(case), magnitudes, neighbours, results, terms }
     }
 
     /// Panics unless each of these is at most twice as far off as the textbook formula, give or take
@@ -69,6 +73,16 @@ impl<'a> Yardstick<'a> {
             let magnitude = self.magnitudes.iter().find(|(other, _)| other == name);
             let finite: Vec<f64> = all.iter().copied().filter(|exact| exact.is_finite()).collect();
             let magnitude = largest(magnitude.map_or(&finite, |(_, magnitude)| magnitude));
+            let magnitude = match largest(&finite) {
+                0.0 if name.starts_with("gradient") => {
+                    let terms = (self.terms)(self.case);
+                    terms
+                        .iter()
+                        .find(|(other, _)| other == name)
+                        .map_or(magnitude, |(_, terms)| magnitude.max(largest(terms)))
+                }
+                _ => magnitude,
+            };
             let (ours, theirs) = (error(ours, all), error(of(textbook, name), all));
             let Err(strict) = accurate(ours, theirs, magnitude) else { continue };
             let near = near.get_or_insert_with(|| {
@@ -115,6 +129,17 @@ fn function_results(case: &Case) -> Results {
         results(attention.forward(), case.has_pairs().then(backward))
     }
     (of(case), of(case))
+}
+
+fn function_terms(case: &Case) -> Named<f64> {
+    let [.., d_context] = case.inputs();
+    let terms = case.named(&terms_of(&case.oracle(), &wide(&d_context)));
+    terms.into_iter().map(|(name, terms)| (gradient_of(&name), terms)).collect()
+}
+
+fn module_terms(case: &Case) -> Named<f64> {
+    let terms = Layer::new(case).backward_terms(&wide(&case.d_output()));
+    terms.into_iter().map(|(name, terms)| (gradient_of(&name), terms)).collect()
 }
 
 fn module_results(case: &Case) -> Results {

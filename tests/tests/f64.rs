@@ -7,7 +7,7 @@ use std::sync::Once;
 
 use burn::backend::{Autodiff, NdArray};
 use burn::tensor::{DType, Tensor, set_default_dtypes};
-use mha::{MhaInput, MultiHeadAttention};
+use mha::{MhaInput, MultiHeadAttention, Path};
 use mha_tests::{Case, Layer, cases, module_gradients, numbers, tensor};
 
 type B = Autodiff<NdArray<f64>>;
@@ -45,11 +45,12 @@ fn assert_close(what: &str, ours: &[f64], expected: &[f64], tolerance: f64) {
 #[test]
 fn module_is_the_oracle() {
     in_f64();
-    for case in module_cases() {
+    let on = |path| module_cases().map(move |case| (path, case));
+    for (path, case) in on(Path::Plain).chain(on(Path::Fused)) {
         let layer = Layer::<f64>::new(&case);
         let module = module_of(&case, &layer);
         let [query, key, value] = layer.tensors::<B>();
-        let input = MhaInput::new(query.clone(), key.clone(), value.clone());
+        let input = MhaInput::new(query.clone(), key.clone(), value.clone()).path(path);
         let out = module.forward(case.apply(input)).context;
         assert_eq!(out.dtype(), DType::F64);
         let expected = layer.forward().context;

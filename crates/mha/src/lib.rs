@@ -25,6 +25,8 @@
 //!   of the seed and the pair. Returned weights are those before dropout, unless asked otherwise.
 //! - Scores and softmax are computed in f32 for f16, bf16 and f32, in f64 for f64; so are the weights and
 //!   log-sum-exps that are returned.
+//! - A call runs in the backend's kernels where there are some, else in Burn's tensor operations, with
+//!   the same meaning: [`Path`] chooses, [`attention_path`](attention_path()) tells.
 //! - An error names the argument, its axes, what was expected and what came; what panics says the same.
 //!
 //! # Example

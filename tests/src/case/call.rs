@@ -2,17 +2,20 @@
 
 use burn::tensor::{Bool, Tensor, backend::Backend};
 use mha::oracle::Sizes;
-use mha::{AttentionOptions, Mask, MhaInput, MultiHeadAttentionConfig, Position, Sink};
+use mha::{AttentionOptions, Mask, MhaInput, MultiHeadAttentionConfig, Path, Position, Sink};
 
 use super::{Case, Leaves};
 use crate::tensor;
 
 impl Case {
-    /// The options of the function's call, and what to ask gradients of.
-    pub fn options<B: Backend>(&self) -> (AttentionOptions<B>, Leaves<B>) {
+    /// The options of the function's call on a path, and what to ask gradients of. The plain path
+    /// gives the weights too.
+    pub fn options<B: Backend>(&self, path: Path) -> (AttentionOptions<B>, Leaves<B>) {
         let Sizes { n_heads, n_kv_heads, head_dim, value_dim, .. } = self.sizes;
-        let mut options =
-            AttentionOptions::default().return_weights().return_lse().mask(self.mask());
+        let mut options = AttentionOptions::default().return_lse().mask(self.mask()).path(path);
+        if path == Path::Plain {
+            options = options.return_weights();
+        }
         let memory = |which: usize, width: usize| {
             tensor(&self.memory_values(which), [self.bias_kv, n_kv_heads, width]).require_grad()
         };

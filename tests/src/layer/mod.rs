@@ -3,13 +3,14 @@
 mod module;
 
 use mha::oracle::{
-    Attention, Norm, Output, Sizes, gate, gate_backward, linear, linear_backward, rotate,
-    rotate_backward,
+    Attention, Gradients, Norm, Output, Sizes, gate, gate_backward, linear, linear_backward,
+    rotate, rotate_backward,
 };
 use mha::{Gate, Position, QkNorm, RotaryLayout, Sink};
 use num_traits::Float;
 
 use crate::Case;
+use crate::cancel::terms_of;
 use crate::case::convert;
 pub use module::module_gradients;
 
@@ -109,17 +110,27 @@ impl<T: Float + From<f32>> Layer<T> {
 
     /// All gradients, given that of the output.
     pub fn backward(&self, d_output: &[T]) -> Named<T> {
-        self.gradients(d_output, |x| x)
+        self.gradients(d_output, |x| x, Attention::backward)
     }
 
     /// For each gradient the sum of the absolute values of the terms that it is summed from: what
     /// a rounding error is relative to. A key's bias, for one, has the gradient 0 in exact
     /// arithmetic, as a sum of terms that are not.
     pub fn backward_magnitudes(&self, d_output: &[T]) -> Named<T> {
-        self.gradients(d_output, T::abs)
+        self.gradients(d_output, T::abs, Attention::backward)
     }
 
-    fn gradients(&self, d_output: &[T], term: fn(T) -> T) -> Named<T> {
+    /// The same where what a query or a key has as a difference of terms is their sum.
+    pub fn backward_terms(&self, d_output: &[T]) -> Named<T> {
+        self.gradients(d_output, T::abs, terms_of)
+    }
+
+    fn gradients(
+        &self,
+        d_output: &[T],
+        term: fn(T) -> T,
+        backward: fn(&Attention<T>, &[T]) -> Gradients<T>,
+    ) -> Named<T> {
         let Pass { split, attention, output, gate_logits } = self.pass();
         let terms = |x: &[T]| x.iter().copied().map(term).collect::<Vec<T>>();
         let mut named: Named<T> = Vec::new();
@@ -150,7 +161,7 @@ impl<T: Float + From<f32>> Layer<T> {
             };
             back(4, &self.inputs[0], &d_logits)
         });
-        let inner = attention.backward(&d_context);
+        let inner = backward(&attention, &d_context);
         let d_key = self.case.of_call(&inner.key);
         let d_value = self.case.of_call(&inner.value);
         let [(d_query, query_norm), (d_key, key_norm)] = [(0, &inner.query), (1, &d_key)]

@@ -1,13 +1,13 @@
-//! The function and the module against the f64 oracle: values and all gradients, on every backend,
-//! at most twice as far off as the textbook formula in f32.
+//! The function and the module against the f64 oracle: values and all gradients, on every backend and
+//! every path that it has, at most twice as far off as the textbook formula in f32.
 
 use burn::tensor::Tensor;
 use burn::tensor::backend::{AutodiffBackend, Backend};
 use mha::oracle::Sizes;
-use mha::{MhaInput, Weights, attention};
+use mha::{MhaInput, Path, Weights, attention};
 use mha_tests::{
     Case, Layer, Leaves, Named, Yardstick, cases, floats, module_gradients, on_every_backend,
-    tensor, wide,
+    paths, tensor, wide,
 };
 
 on_every_backend!(function, function_without_autodiff, module, module_averages_heads);
@@ -23,25 +23,29 @@ fn inputs<B: Backend>(case: &Case) -> [Tensor<B, 4>; 3] {
     ]
 }
 
-/// What a call returned, by name.
+/// What a call returned, by name; weights on the plain path alone.
 fn outputs<B: Backend>(
+    path: Path,
     context: Vec<f32>,
     weights: Option<Tensor<B, 4>>,
     lse: Option<Tensor<B, 3>>,
 ) -> Named<f32> {
-    let weights = floats(weights.expect("the case asks for weights"));
+    assert_eq!(weights.is_some(), path == Path::Plain);
     let lse = floats(lse.expect("the case asks for them"));
-    let all = [("context", context), ("weights", weights), ("lse", lse)];
-    all.map(|(name, numbers)| (name.to_string(), numbers)).into()
+    let weights = weights.map(|weights| ("weights", floats(weights)));
+    let all = [Some(("context", context)), weights, Some(("lse", lse))].into_iter().flatten();
+    all.map(|(name, numbers)| (name.to_string(), numbers)).collect()
 }
 
 fn function_without_autodiff<B: AutodiffBackend>() {
     for case in function_cases().iter().filter(|case| case.dropout.is_none()) {
-        let [query, key, value] = inputs::<B::InnerBackend>(case);
-        let (options, _) = case.options();
-        let out = attention(query, key, value, &options);
-        let ours = outputs(floats(out.context), out.weights, out.lse);
-        Yardstick::of_function(case, 0).check(&ours);
+        let yardstick = Yardstick::of_function(case, 0);
+        for path in paths::<B::InnerBackend>() {
+            let [query, key, value] = inputs::<B::InnerBackend>(case);
+            let (options, _) = case.options(path);
+            let out = attention(query, key, value, &options);
+            yardstick.check(&outputs(path, floats(out.context), out.weights, out.lse));
+        }
     }
 }
 
@@ -56,18 +60,22 @@ fn function<B: AutodiffBackend>() {
     }
 }
 
+/// Sizes are so small that the textbook formula is often exact by luck; see [`Yardstick`].
+const NEIGHBOURS: u32 = 32;
+
 /// Values and all gradients of one call of the function.
 pub(crate) fn check_function<B: AutodiffBackend>(case: &Case) {
-    check_function_near::<B>(case, 0);
+    let yardstick = Yardstick::of_function(case, NEIGHBOURS);
+    for path in paths::<B>() {
+        check_function_on::<B>(path, case, &yardstick);
+    }
 }
 
-/// [`check_function`], with the textbook's error looked for in `neighbours` too.
-pub(crate) fn check_function_near<B: AutodiffBackend>(case: &Case, neighbours: u32) {
+fn check_function_on<B: AutodiffBackend>(path: Path, case: &Case, yardstick: &Yardstick<'_>) {
     let [query, key, value] = inputs::<B>(case);
-    let (options, Leaves { bias, table, memory, sinks, head_scale }) = case.options();
+    let (options, Leaves { bias, table, memory, sinks, head_scale }) = case.options(path);
     let out = attention(query.clone(), key.clone(), value.clone(), &options);
-    let mut ours = outputs(floats(out.context.clone()), out.weights, out.lse);
-    let yardstick = Yardstick::of_function(case, neighbours);
+    let mut ours = outputs(path, floats(out.context.clone()), out.weights, out.lse);
     if case.has_pairs() {
         let [.., d_context] = case.inputs();
         let d_context = tensor::<B, 4, _>(&d_context, out.context.dims());
@@ -85,7 +93,7 @@ pub(crate) fn check_function_near<B: AutodiffBackend>(case: &Case, neighbours: u
             "table": table, "memory key": memory_key, "memory value": memory_value,
             "sinks": sinks, "head scale": head_scale,
         );
-        yardstick.check_all_are_there(&ours, |_| true);
+        yardstick.check_all_are_there(&ours, |name| path == Path::Plain || name != "weights");
     }
     yardstick.check(&ours);
 }
@@ -109,15 +117,17 @@ fn module<B: AutodiffBackend>() {
 
 /// Values and all gradients of one call of a module.
 pub(crate) fn check_module<B: AutodiffBackend>(case: &Case) {
-    check_module_near::<B>(case, 0);
+    let yardstick = Yardstick::of_module(case, NEIGHBOURS);
+    for path in paths::<B>() {
+        check_module_on::<B>(path, case, &yardstick);
+    }
 }
 
-/// [`check_module`], with the textbook's error looked for in `neighbours` too.
-pub(crate) fn check_module_near<B: AutodiffBackend>(case: &Case, neighbours: u32) {
+fn check_module_on<B: AutodiffBackend>(path: Path, case: &Case, yardstick: &Yardstick<'_>) {
     let (module, input, inputs) = call::<B>(case, &Layer::new(case));
-    let out = module.forward(input.weights(Weights::PerHead).lse());
-    let mut ours = outputs(floats(out.context.clone()), out.weights, out.lse);
-    let yardstick = Yardstick::of_module(case, neighbours);
+    let weights = if path == Path::Plain { Weights::PerHead } else { Weights::None };
+    let out = module.forward(input.path(path).weights(weights).lse());
+    let mut ours = outputs(path, floats(out.context.clone()), out.weights, out.lse);
     if case.has_pairs() {
         let d_output = tensor::<B, 3, _>(&case.d_output(), out.context.dims());
         let gradients = (out.context * d_output).sum().backward();
@@ -126,7 +136,9 @@ pub(crate) fn check_module_near<B: AutodiffBackend>(case: &Case, neighbours: u32
         ours.extend(gradients.map(|(name, gradient)| (format!("gradient of {name}"), gradient)));
         let has_shift = matches!(case.qk_norm, Some(mha::QkNorm::Layer { .. }));
         yardstick.check_all_are_there(&ours, |name| {
-            !name.ends_with("head_scale") && (has_shift || !name.ends_with("norm.beta"))
+            (path == Path::Plain || name != "weights")
+                && !name.ends_with("head_scale")
+                && (has_shift || !name.ends_with("norm.beta"))
         });
     }
     yardstick.check(&ours);

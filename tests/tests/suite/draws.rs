@@ -2,16 +2,15 @@
 //! pieces, through a cache, against the full pass.
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 use burn::tensor::backend::{AutodiffBackend, Backend};
-use mha::{Position, RotaryScaling};
-use mha_tests::{Layer, Pieces, any_case, floats, for_all_draws, largest, max_error, pieces, wide};
+use mha::{KvCache, Path, Position, RotaryScaling};
+use mha_tests::{
+    Layer, Pieces, any_case, floats, for_all_draws, largest, max_error, paths, pieces, wide,
+};
 
-use super::against_oracle::{check_function_near, check_module_near};
-
-/// Sizes are so small that the textbook formula is often exact by luck; see
-/// [`Yardstick`](mha_tests::Yardstick).
-const NEIGHBOURS: u32 = 32;
+use super::against_oracle::{check_function, check_module};
 
 /// Tests on a backend, with so many draws of each kind.
 macro_rules! draws_on {
@@ -66,9 +65,9 @@ fn every_option_is_drawn() {
 fn against_oracle<B: AutodiffBackend>(backend: &str, count: u32) {
     for_all_draws(&format!("any case on {backend}"), count, &any_case(), |case| {
         if !case.is_for_modules() {
-            check_function_near::<B>(&case, NEIGHBOURS);
+            check_function::<B>(&case);
         }
-        check_module_near::<B>(&case, NEIGHBOURS);
+        check_module::<B>(&case);
     });
 }
 
@@ -88,19 +87,18 @@ fn check_pieces<B: Backend>(pieces: &Pieces) {
     }
     let tokens = &textbook.inputs[0];
     let module = textbook.fill(case.config().init::<B>(&B::Device::default()));
-    let mut cache = pieces.cache();
     // Each of the two may be twice as far off as the textbook formula, and a rounding.
     let exact = exact.forward().context;
     let error = max_error(&textbook.forward().context, &exact);
     let tolerance = 2.0 * (2.0 * error + f64::from(f32::EPSILON) * largest(&exact));
 
-    for new in pieces.ranges() {
-        let input = case.piece(tokens, &new, &pieces.keys(&new));
-        let ours = floats(module.forward_cached(input, &mut cache).context);
+    let check = |path: Path, new: Range<usize>, cache: &mut KvCache<B>| {
+        let input = case.piece(tokens, &new, &pieces.keys(&new)).path(path);
+        let ours = floats(module.forward_cached(input, cache).context);
         // With some scalings the angles of all tokens depend on how many there have been.
         let seen = 0..if depends_on_length(&case.position) { new.end } else { case.sizes.seq_q };
         let keys: Vec<usize> = seen.clone().collect();
-        let whole = floats(module.forward(case.piece(tokens, &seen, &keys)).context);
+        let whole = floats(module.forward(case.piece(tokens, &seen, &keys).path(path)).context);
         let [.., d_output] = case.module_widths();
         let entry = |b: usize| {
             let at = |token| (b * seen.len() + token) * d_output;
@@ -109,8 +107,12 @@ fn check_pieces<B: Backend>(pieces: &Pieces) {
         let whole: Vec<f32> = (0..case.sizes.batch).flat_map(entry).copied().collect();
         let error = max_error(&ours, &wide(&whole));
         assert!(error <= tolerance, "tokens {new:?}: error {error:e} over {tolerance:e}");
+    };
+    for path in paths::<B>() {
+        let mut cache = pieces.cache();
+        pieces.ranges().into_iter().for_each(|new| check(path, new, &mut cache));
+        assert_eq!(cache.len(), case.sizes.seq_q);
     }
-    assert_eq!(cache.len(), case.sizes.seq_q);
 }
 
 fn depends_on_length(position: &Position) -> bool {

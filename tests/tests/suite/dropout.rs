@@ -3,8 +3,8 @@
 use burn::tensor::Tensor;
 use burn::tensor::backend::{AutodiffBackend, Backend};
 use mha::oracle::{Attention, Sizes};
-use mha::{AttentionOptions, MhaInput, MultiHeadAttentionConfig, Weights, attention};
-use mha_tests::{assert_same, floats, numbers, on_every_backend, tensor};
+use mha::{AttentionOptions, MhaInput, MultiHeadAttentionConfig, Path, Weights, attention};
+use mha_tests::{assert_same, floats, numbers, on_every_backend, paths, tensor};
 
 on_every_backend!(
     pattern_is_the_oracles,
@@ -34,6 +34,10 @@ fn options<B: Backend>(probability: f64) -> AttentionOptions<B> {
 }
 
 fn pattern_is_the_oracles<B: AutodiffBackend>() {
+    paths::<B>().into_iter().for_each(pattern_is_the_oracles_on::<B>);
+}
+
+fn pattern_is_the_oracles_on<B: AutodiffBackend>(path: Path) {
     let Sizes { batch, n_heads, seq_q, seq_k, .. } = SIZES;
     for (seed, probability) in [(0, 0.1), (1, 0.5), (u64::MAX, 0.9), (0x1234_5678_9abc_def0, 0.3)] {
         let zeros = |count| vec![0.0; count];
@@ -41,7 +45,7 @@ fn pattern_is_the_oracles<B: AutodiffBackend>() {
         let mut oracle =
             Attention::<f64>::new(SIZES, zeros(rows), zeros(keys), zeros(keys * seq_k));
         oracle.drop(seed, probability);
-        let kept = kept::<B>(&options(probability).dropout_seed(seed));
+        let kept = kept::<B>(&options(probability).dropout_seed(seed).path(path));
         let factor = 1.0 / (1.0 - probability) / seq_k as f64;
         for (row, kept) in kept.chunks(seq_k).enumerate() {
             let [b, i, h] = [row / n_heads / seq_q, row / n_heads % seq_q, row % n_heads];

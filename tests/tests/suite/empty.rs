@@ -6,7 +6,7 @@ use mha::{
     AttentionOptions, Gate, KvCache, Mask, MhaInput, MultiHeadAttention, MultiHeadAttentionConfig,
     Position, QkNorm, Rotary, Sink, T5Buckets, Weights, attention,
 };
-use mha_tests::{floats, on_every_backend};
+use mha_tests::{floats, on_every_backend, paths};
 
 on_every_backend!(module, function, every_option, caches, dense_masks, unbatched);
 
@@ -16,8 +16,12 @@ fn module<B: AutodiffBackend>() {
     for [batch, seq_q, seq_k] in [[0, 3, 5], [2, 0, 5], [2, 3, 0], [0, 0, 0]] {
         let query = Tensor::<B, 3>::ones([batch, seq_q, 6], &device);
         let memory = Tensor::<B, 3>::ones([batch, seq_k, 6], &device);
-        let input = MhaInput::new(query, memory.clone(), memory).causal().weights(Weights::PerHead);
-        let out = module.try_forward(input).expect("no error");
+        let input = MhaInput::new(query, memory.clone(), memory).causal();
+        for path in paths::<B>() {
+            let out = module.try_forward(input.clone().path(path)).expect("no error");
+            assert_eq!(out.context.dims(), [batch, seq_q, 6]);
+        }
+        let out = module.try_forward(input.weights(Weights::PerHead)).expect("no error");
         assert_eq!(out.context.dims(), [batch, seq_q, 6]);
         assert_eq!(out.weights.expect("asked for").dims(), [batch, 2, seq_q, seq_k]);
         // Without a key the output is the output projection's bias, in every row.
@@ -71,10 +75,13 @@ fn every_option<B: AutodiffBackend>() {
             let memory = || ones(batch, seq_k);
             let input = MhaInput::new(ones::<B>(batch, seq_q), memory(), memory())
                 .causal()
-                .weights(Weights::AveragedAfterDropout)
                 .lse()
                 .head_scale(Tensor::ones([2], &device))
                 .bias(Tensor::ones([1; 4], &device));
+            let out = module.try_forward(input.clone()).expect("no error");
+            assert_eq!(out.context.dims(), [batch, seq_q, 8]);
+            assert_eq!(out.lse.expect("asked for").dims(), [batch, 2, seq_q]);
+            let input = input.weights(Weights::AveragedAfterDropout);
             let out = module.try_forward(input.clone()).expect("no error");
             assert_eq!(out.context.dims(), [batch, seq_q, 8]);
             assert_eq!(out.lse.expect("asked for").dims(), [batch, 2, seq_q]);

@@ -4,7 +4,8 @@ use burn::tensor::backend::{AutodiffBackend, Backend};
 use burn::tensor::{DType, Tensor};
 use mha::oracle::Sizes;
 use mha::{
-    Gate, MhaInput, MultiHeadAttentionConfig, Position, QkNorm, Rotary, Sink, Weights, weights_of,
+    Gate, MhaInput, MultiHeadAttentionConfig, Path, Position, QkNorm, Rotary, Sink, Weights,
+    weights_of,
 };
 use mha_tests::{
     Case, Layer, assert_close, assert_same, cases, floats, numbers, on_every_backend, tensor,
@@ -161,12 +162,12 @@ fn check_function<B: AutodiffBackend>(case: &Case, heads: &[usize], rows: &[usiz
     let [query, key, ..] = case.inputs();
     let query = tensor::<B, 4, _>(&query, [batch, seq_q, n_heads, head_dim]);
     let key = tensor::<B, 4, _>(&key, [batch, seq_k, n_kv_heads, head_dim]);
-    let (options, _) = case.options();
+    let (options, _) = case.options(Path::Plain);
     let value = key.clone();
     let mut without = case.clone();
     without.dropout = None; // weights are those before dropout
     without.sizes.value_dim = head_dim;
-    let (all, _) = without.options();
+    let (all, _) = without.options(Path::Plain);
     let all = mha::attention(query.clone(), key.clone(), value, &all).weights.expect("asked for");
     let chosen = weights_of(query, key, &options, heads, rows).expect("they are there");
     assert_close(&floats(chosen), &pick(all.inner(), heads, rows), 1e-6);

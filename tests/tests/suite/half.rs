@@ -4,9 +4,10 @@ use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::backend::{AutodiffBackend, Backend};
 use burn::tensor::{DType, Tensor};
 use mha::{
-    AttentionOptions, MhaInput, MultiHeadAttention, MultiHeadAttentionConfig, Weights, attention,
+    AttentionOptions, MhaInput, MultiHeadAttention, MultiHeadAttentionConfig, Path, Weights,
+    attention,
 };
-use mha_tests::{assert_close, floats, largest, numbers, on_every_backend, tensor, wide};
+use mha_tests::{assert_close, floats, largest, numbers, on_every_backend, paths, tensor, wide};
 
 on_every_backend!(function, module);
 
@@ -28,8 +29,14 @@ fn halves_are_there() {
     assert!(halves::<burn::backend::Wgpu>().iter().any(|&(dtype, _)| dtype == DType::F16));
 }
 
+fn halves_on_paths<B: Backend>() -> impl Iterator<Item = ((DType, f64), Path)> {
+    halves::<B>()
+        .into_iter()
+        .flat_map(|half| paths::<B>().into_iter().map(move |path| (half, path)))
+}
+
 fn function<B: AutodiffBackend>() {
-    for (dtype, epsilon) in halves::<B>() {
+    for ((dtype, epsilon), path) in halves_on_paths::<B>() {
         let half = |seed, seq| {
             let x = tensor::<B, 4, _>(&numbers(seed, 2 * seq * 3 * 4), [2, seq, 3, 4]);
             x.cast(dtype).detach().require_grad()
@@ -37,7 +44,9 @@ fn function<B: AutodiffBackend>() {
         let in_half = [half(1, 5), half(2, 7), half(3, 7)];
         let in_f32 = in_half.clone().map(|x| x.cast(DType::F32).detach().require_grad());
         let run = |[query, key, value]: [Tensor<B, 4>; 3]| {
-            let options = AttentionOptions::default().causal().return_weights();
+            let options = AttentionOptions::default().causal().path(path);
+            let options =
+                if path == Path::Plain { options.return_weights() } else { options.return_lse() };
             let out = attention(query.clone(), key.clone(), value.clone(), &options);
             let loss = out.context.clone().cast(DType::F32).powi_scalar(2).sum();
             let gradients = loss.backward();
@@ -47,9 +56,14 @@ fn function<B: AutodiffBackend>() {
         let ((ours, our_gradients), (exact, gradients)) = (run(in_half), run(in_f32));
         // The same computation in f32, but for the rounding of what goes in and out.
         assert_eq!(ours.context.dtype(), dtype);
-        let weights = ours.weights.unwrap();
-        assert_eq!(weights.dtype(), DType::F32);
-        assert_close(&floats(weights), &wide(&floats(exact.weights.unwrap())), 1e-6);
+        if let Some((ours, exact)) = ours.weights.zip(exact.weights) {
+            assert_eq!(ours.dtype(), DType::F32);
+            assert_close(&floats(ours), &wide(&floats(exact)), 1e-6);
+        }
+        if let Some((ours, exact)) = ours.lse.zip(exact.lse) {
+            assert_eq!(ours.dtype(), DType::F32);
+            assert_close(&floats(ours), &wide(&floats(exact)), 1e-6);
+        }
         let context = floats(ours.context.cast(DType::F32));
         assert_close(&context, &wide(&floats(exact.context)), 1.5 * epsilon);
         for (ours, exact) in our_gradients.into_iter().zip(gradients) {
@@ -77,17 +91,18 @@ pub(crate) fn cast<B: Backend>(
 }
 
 fn module<B: AutodiffBackend>() {
-    for (dtype, epsilon) in halves::<B::InnerBackend>() {
+    for ((dtype, epsilon), path) in halves_on_paths::<B::InnerBackend>() {
         let device = Default::default();
         let config = MultiHeadAttentionConfig::new(8, 2).with_dropout(0.0);
         let module = config.init::<B::InnerBackend>(&device);
         let tokens = tensor(&numbers(1, 2 * 5 * 8), [2, 5, 8]);
         let exact = module.forward(MhaInput::self_attn(tokens.clone())).context;
         let module = cast(module, dtype);
-        let out = module
-            .forward(MhaInput::self_attn(tokens.clone().cast(dtype)).weights(Weights::PerHead));
+        let weights = if path == Path::Plain { Weights::PerHead } else { Weights::None };
+        let input = MhaInput::self_attn(tokens.clone().cast(dtype)).weights(weights).path(path);
+        let out = module.forward(input);
         assert_eq!(out.context.dtype(), dtype);
-        assert_eq!(out.weights.unwrap().dtype(), DType::F32);
+        assert!(out.weights.is_none_or(|weights| weights.dtype() == DType::F32));
         let ours = floats(out.context.cast(DType::F32));
         assert_close(&ours, &wide(&floats(exact)), 8.0 * epsilon);
 

@@ -16,5 +16,6 @@ mod golden;
 mod half;
 mod import;
 mod mutations;
+mod paths;
 mod properties;
 mod strategies;

@@ -3,13 +3,12 @@
 use burn::tensor::backend::{AutodiffBackend, Backend};
 use burn::tensor::{Int, Tensor};
 use mha::{
-    AttentionOptions, Mask, MhaInput, MultiHeadAttentionConfig, attention, attention_heads_first,
+    AttentionOptions, Mask, MhaInput, MultiHeadAttentionConfig, Path, attention,
+    attention_heads_first,
 };
-use mha_tests::{
-    assert_close, assert_same, bools, floats, numbers, on_every_backend, tensor, wide,
-};
+use mha_tests::{assert_close, assert_same, bools, floats, numbers, on_every_path, tensor, wide};
 
-on_every_backend!(
+on_every_path!(
     keys_in_any_order,
     causal_prefix_is_the_shorter_call,
     hidden_keys_may_hold_anything,
@@ -33,19 +32,19 @@ fn assert_near(a: &[f32], b: &[f32]) {
     assert_close(a, &wide(b), 1e-6);
 }
 
-fn keys_in_any_order<B: AutodiffBackend>() {
+fn keys_in_any_order<B: AutodiffBackend>(path: Path) {
     let [query, key, value] = qkv::<B>();
-    let options = AttentionOptions::default();
+    let options = AttentionOptions::default().path(path);
     let before = attention(query.clone(), key.clone(), value.clone(), &options).context;
     let order = Tensor::<B, 1, Int>::from_ints([3, 0, 6, 2, 5, 1, 4], &Default::default());
     let [key, value] = [key, value].map(|x| x.select(1, order.clone()));
     assert_near(&floats(before), &floats(attention(query, key, value, &options).context));
 }
 
-fn causal_prefix_is_the_shorter_call<B: AutodiffBackend>() {
+fn causal_prefix_is_the_shorter_call<B: AutodiffBackend>(path: Path) {
     let [_, key, value] = qkv::<B>();
     let query = value.clone();
-    let options = AttentionOptions::default().causal();
+    let options = AttentionOptions::default().path(path).causal();
     let whole = attention(query.clone(), key.clone(), value.clone(), &options).context;
     let [query, key, value] = [query, key, value].map(|x| x.narrow(1, 0, 4));
     let prefix = attention(query, key, value, &options).context;
@@ -54,9 +53,10 @@ fn causal_prefix_is_the_shorter_call<B: AutodiffBackend>() {
 
 /// A key that every query of a head is kept from, by whatever mask, changes nothing: neither the
 /// output nor any gradient, also of the projections; and its own gradient is 0.
-fn hidden_keys_may_hold_anything<B: AutodiffBackend>() {
+fn hidden_keys_may_hold_anything<B: AutodiffBackend>(path: Path) {
     let device = Default::default();
-    let module = MultiHeadAttentionConfig::new(6, 2).with_dropout(0.0).init::<B>(&device);
+    let module =
+        MultiHeadAttentionConfig::new(6, 2).with_dropout(0.0).with_path(path).init::<B>(&device);
     let tokens = tensor::<B, 3, _>(&numbers(1, 2 * 5 * 6), [2, 5, 6]);
     let run = |content: f32, which: usize| {
         let memory = tensor::<B, 3, _>(&numbers(2, 2 * 7 * 6), [2, 7, 6]);
@@ -91,19 +91,22 @@ fn hidden_keys_may_hold_anything<B: AutodiffBackend>() {
     }
 }
 
-fn empty_rows_have_no_gradient<B: AutodiffBackend>() {
+fn empty_rows_have_no_gradient<B: AutodiffBackend>(path: Path) {
     let [query, key, value] = qkv::<B>().map(Tensor::require_grad);
     let hidden: Vec<bool> = (0..2 * 5 * 7).map(|index| index / 7 % 5 == 2).collect();
     let bias = tensor::<B, 4, _>(&numbers(4, 2 * 3 * 5 * 7), [2, 3, 5, 7]).require_grad();
     let options = AttentionOptions::default()
+        .path(path)
         .mask(Mask::block(bools::<B, 3>(&hidden, [2, 5, 7])))
-        .bias(bias.clone())
-        .return_weights();
+        .bias(bias.clone());
+    let options = if path == Path::Plain { options.return_weights() } else { options };
     let out = attention(query.clone(), key.clone(), value.clone(), &options);
     let gradients = out.context.clone().powi_scalar(2).sum().backward();
     let row = |x: Tensor<B, 4>| floats(x.narrow(1, 2, 1));
     assert!(row(out.context).iter().all(|&x| x == 0.0));
-    assert!(floats(out.weights.unwrap().narrow(2, 2, 1)).iter().all(|&x| x == 0.0));
+    if let Some(weights) = out.weights {
+        assert!(floats(weights.narrow(2, 2, 1)).iter().all(|&x| x == 0.0));
+    }
     let query = query.grad(&gradients).unwrap();
     assert!(floats(query.clone().narrow(1, 2, 1)).iter().all(|&x| x == 0.0));
     assert!(floats(bias.grad(&gradients).unwrap().narrow(2, 2, 1)).iter().all(|&x| x == 0.0));
@@ -113,13 +116,13 @@ fn empty_rows_have_no_gradient<B: AutodiffBackend>() {
 }
 
 /// The mask wins over a bias of +∞ or NaN, and a bias of -∞ is a mask.
-fn mask_and_infinite_bias<B: AutodiffBackend>() {
+fn mask_and_infinite_bias<B: AutodiffBackend>(path: Path) {
     let hidden: Vec<bool> = (0..5 * 7).map(|pair| pair % 3 == 0).collect();
     let run = |hide: bool, there: f32| {
         let [query, key, value] = qkv::<B>().map(Tensor::require_grad);
         let bias: Vec<f32> = hidden.iter().map(|&hide| if hide { there } else { 0.0 }).collect();
         let bias = tensor::<B, 4, _>(&bias, [1, 1, 5, 7]).require_grad();
-        let options = AttentionOptions::default().bias(bias.clone());
+        let options = AttentionOptions::default().path(path).bias(bias.clone());
         let options =
             if hide { options.mask(Mask::block(bools::<B, 2>(&hidden, [5, 7]))) } else { options };
         let out = attention(query.clone(), key.clone(), value.clone(), &options).context;
@@ -135,9 +138,9 @@ fn mask_and_infinite_bias<B: AutodiffBackend>() {
     }
 }
 
-fn heads_first_is_the_same<B: AutodiffBackend>() {
+fn heads_first_is_the_same<B: AutodiffBackend>(path: Path) {
     let [query, key, value] = qkv::<B>();
-    let options = AttentionOptions::default().causal();
+    let options = AttentionOptions::default().path(path).causal();
     let ours = attention(query.clone(), key.clone(), value.clone(), &options).context;
     let [query, key, value] = [query, key, value].map(|x| x.swap_dims(1, 2));
     let theirs = attention_heads_first(query, key, value, &options).context;
@@ -147,9 +150,9 @@ fn heads_first_is_the_same<B: AutodiffBackend>() {
 
 /// Views of other tensors give what fresh copies give, output and gradients, and so does a gradient
 /// that comes in as a view.
-fn layouts_do_not_matter<B: AutodiffBackend>() {
+fn layouts_do_not_matter<B: AutodiffBackend>(path: Path) {
     let copy = |x: &Tensor<B, 4>| tensor::<B, 4, _>(&floats(x.clone()), x.dims()).require_grad();
-    let options = AttentionOptions::default().causal();
+    let options = AttentionOptions::default().path(path).causal();
     let packed = tensor::<B, 4, _>(&numbers(1, 2 * 7 * 3 * 12), [2, 7, 3, 12]);
     let sliced = [0, 4, 8].map(|start| packed.clone().narrow(3, start, 4));
     let swapped =
@@ -180,9 +183,11 @@ fn layouts_do_not_matter<B: AutodiffBackend>() {
 }
 
 /// Outputs of queries that are padding are 0 and give no gradient; the others are what they were.
-fn padded_queries_give_zeros<B: AutodiffBackend>() {
-    let module =
-        MultiHeadAttentionConfig::new(6, 2).with_dropout(0.0).init::<B>(&Default::default());
+fn padded_queries_give_zeros<B: AutodiffBackend>(path: Path) {
+    let module = MultiHeadAttentionConfig::new(6, 2)
+        .with_dropout(0.0)
+        .with_path(path)
+        .init::<B>(&Default::default());
     let tokens = tensor::<B, 3, _>(&numbers(1, 2 * 5 * 6), [2, 5, 6]).require_grad();
     let input = || MhaInput::self_attn(tokens.clone());
     let whole = floats(module.forward(input()).context);

@@ -18,7 +18,7 @@ on_every_backend!(layer_in_half, fork_is_the_same);
 mod checkpointing {
     use burn::backend::autodiff::checkpoint::strategy::BalancedCheckpointing;
     use burn::backend::{Autodiff, NdArray};
-    use mha::Weights;
+    use mha::{Path, Weights};
     use mha_tests::{Case, Layer, cases, module_gradients};
 
     use super::super::against_oracle::{check_function, check_module};
@@ -40,24 +40,27 @@ mod checkpointing {
         }
     }
 
-    /// Output, weights and all gradients.
-    fn run<B: AutodiffBackend>(case: &Case) -> Vec<Vec<f32>> {
+    /// Output, on the plain path weights, and all gradients.
+    fn run<B: AutodiffBackend>(case: &Case, path: Path) -> Vec<Vec<f32>> {
         let layer = Layer::<f32>::new(case);
         let module = layer.fill(case.config().init::<B>(&B::Device::default()));
         let [query, key, value] = layer.tensors();
         let input = MhaInput::new(query.clone(), key.clone(), value.clone());
-        let out = module.forward(case.apply(input).weights(Weights::PerHead));
+        let weights = if path == Path::Plain { Weights::PerHead } else { Weights::None };
+        let out = module.forward(case.apply(input).weights(weights).path(path));
         let gradients = out.context.clone().powi_scalar(2).sum().backward();
         let read = |data: burn::tensor::TensorData| data.to_vec::<f32>().expect("it holds f32");
         let gradients = module_gradients(&module, &[query, key, value], &gradients, read);
-        let outputs = [floats(out.context), floats(out.weights.expect("asked for"))];
-        outputs.into_iter().chain(gradients.into_iter().map(|(_, gradient)| gradient)).collect()
+        let outputs = [Some(floats(out.context)), out.weights.map(floats)].into_iter().flatten();
+        outputs.chain(gradients.into_iter().map(|(_, gradient)| gradient)).collect()
     }
 
     #[test]
     fn same_bits_as_without() {
-        for case in cases() {
-            let (ours, expected) = (run::<Balanced>(&case), run::<Autodiff<NdArray>>(&case));
+        let on = |path| cases().into_iter().map(move |case| (path, case));
+        for (path, case) in on(Path::Plain).chain(on(Path::Fused)) {
+            let ours = run::<Balanced>(&case, path);
+            let expected = run::<Autodiff<NdArray>>(&case, path);
             assert_eq!(ours.len(), expected.len(), "{}", case.name);
             for (ours, expected) in ours.iter().zip(&expected) {
                 assert_same(ours, expected);

@@ -11,12 +11,15 @@ use burn::tensor::ops::FloatTensor;
 use super::FusedAttention;
 use crate::backend::{KernelCall, Parts};
 
+type AttentionOf<B> = fn(Parts<FloatTensor<B>>, KernelCall<B>) -> [FloatTensor<B>; 2];
+type LinearOf<B> = fn(FloatTensor<B>, FloatTensor<B>, Option<FloatTensor<B>>) -> FloatTensor<B>;
+
 /// The functions of one backend.
 #[derive(Debug)]
 pub(crate) struct Entry<B: Backend> {
     pub(super) takes: fn(DType) -> bool,
-    pub(super) attention: fn(Parts<FloatTensor<B>>, KernelCall<B>) -> [FloatTensor<B>; 2],
-    pub(super) linear: fn(FloatTensor<B>, FloatTensor<B>, Option<FloatTensor<B>>) -> FloatTensor<B>,
+    pub(super) attention: AttentionOf<B>,
+    pub(super) linear: LinearOf<B>,
 }
 
 // By hand: a derive would ask for `B: Copy`.
@@ -86,40 +89,45 @@ pub(crate) fn lookup<B: Backend>() -> Option<Entry<B>> {
 }
 
 /// Not generic, so that kernels are compiled once, here, and not for each crate that calls them.
+#[cfg(any(feature = "ndarray", feature = "flex"))]
 fn builtin(id: TypeId) -> Option<&'static AnyEntry> {
+    use burn::backend::Autodiff;
+    use burn::backend::autodiff::checkpoint::strategy::{BalancedCheckpointing, NoCheckpointing};
+
     macro_rules! find {
-        ($($backend:ty),*) => {$(
+        ($($backend:ty),+ $(,)?) => {$(
             if id == TypeId::of::<$backend>() {
                 return Some(const { &Entry::<$backend>::of() });
             }
-        )*};
+        )+};
     }
-    #[cfg(any(feature = "ndarray", feature = "flex"))]
     macro_rules! find_with_autodiff {
-        ($($backend:ty),*) => {$(
+        ($($backend:ty),+ $(,)?) => {
             find!(
-                $backend,
-                Autodiff<$backend, NoCheckpointing>,
-                Autodiff<$backend, BalancedCheckpointing>
+                $(
+                    $backend,
+                    Autodiff<$backend, NoCheckpointing>,
+                    Autodiff<$backend, BalancedCheckpointing>,
+                )+
             );
-        )*};
+        };
     }
-    #[cfg(any(feature = "ndarray", feature = "flex"))]
-    use burn::backend::{
-        Autodiff,
-        autodiff::checkpoint::strategy::{BalancedCheckpointing, NoCheckpointing},
-    };
     #[cfg(feature = "ndarray")]
-    {
-        use burn::backend::NdArray;
-        find_with_autodiff!(
-            NdArray<f32, i64>,
-            NdArray<f32, i32>,
-            NdArray<f64, i64>,
-            NdArray<f64, i32>
-        );
-    }
+    use burn::backend::NdArray;
+    #[cfg(feature = "ndarray")]
+    find_with_autodiff!(
+        NdArray<f32, i64>,
+        NdArray<f32, i32>,
+        NdArray<f64, i64>,
+        NdArray<f64, i32>,
+    );
     #[cfg(feature = "flex")]
     find_with_autodiff!(burn::backend::Flex);
+    None
+}
+
+/// Without a backend that brings kernels.
+#[cfg(not(any(feature = "ndarray", feature = "flex")))]
+fn builtin(_: TypeId) -> Option<&'static AnyEntry> {
     None
 }

@@ -19,6 +19,10 @@ pub struct KernelCall<B: Backend> {
 
 /// What a call has on the host.
 #[derive(Debug)]
+#[cfg_attr(
+    not(any(feature = "ndarray", feature = "flex")),
+    expect(dead_code, reason = "only kernels read it")
+)]
 pub(crate) struct Numbers {
     /// Keys behind the others that every query sees, without bias and place.
     pub(crate) n_memory: usize,

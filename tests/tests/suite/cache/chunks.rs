@@ -2,8 +2,8 @@
 
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::{Tensor, backend::Backend};
-use mha::{KvCache, Mask, MhaInput, MhaOutput, MultiHeadAttention, Sink, Weights};
-use mha_tests::{assert_close, floats, on_every_backend, wide};
+use mha::{KvCache, Mask, Masking, MhaInput, MhaOutput, MultiHeadAttention, Path, Sink, Weights};
+use mha_tests::{assert_close, floats, on_every_backend, paths, wide};
 
 use super::variants::{BATCH, Piece, SEQ, Variant, index, variants};
 use super::{SINKS, WINDOW, kinds, module, part, tokens, whole};
@@ -46,7 +46,13 @@ fn every_chunking_is_the_full_pass<B: AutodiffBackend>() {
         for (kind, (cache, rule)) in kinds(SEQ).into_iter().enumerate() {
             let expected: Vec<_> =
                 (0..=SEQ).map(|end| so_far(&module, &variant, &rule, end)).collect();
-            for chunking in chunkings() {
+            // The kernels do not overwrite scores, as burn-nn does.
+            let can =
+                |path: &Path| *path == Path::Plain || variant.config.masking == Masking::Exclude;
+            let paths = paths::<B::InnerBackend>().into_iter().filter(can);
+            for (path, chunking) in
+                paths.flat_map(|path| chunkings().map(|chunking| (path, chunking)))
+            {
                 let mut cache = cache.clone();
                 let mut start = 0;
                 for n in chunking.iter().copied() {
@@ -55,7 +61,7 @@ fn every_chunking_is_the_full_pass<B: AutodiffBackend>() {
                     let piece = Piece { start, end, keys };
                     let name =
                         format!("{}, kind {kind}, {chunking:?}: {start}..{end}", variant.name);
-                    let out = run(&module, &variant, &piece, &mut cache);
+                    let out = run(path, &module, &variant, &piece, &mut cache);
                     compare(&name, &variant, &out, &expected[end], &piece);
                     if variant.stable && n > 0 {
                         let whole = part(&expected[SEQ].context, start, n);
@@ -70,14 +76,17 @@ fn every_chunking_is_the_full_pass<B: AutodiffBackend>() {
     }
 }
 
+/// On the plain path with weights.
 fn run<B: Backend>(
+    path: Path,
     module: &MultiHeadAttention<B>,
     variant: &Variant<B>,
     piece: &Piece,
     cache: &mut KvCache<B>,
 ) -> MhaOutput<B> {
     let tokens = part(&tokens(1, BATCH, SEQ), piece.start, piece.end - piece.start);
-    let input = MhaInput::self_attn(tokens).weights(Weights::PerHead).lse();
+    let weights = if path == Path::Plain { Weights::PerHead } else { Weights::None };
+    let input = MhaInput::self_attn(tokens).path(path).weights(weights).lse();
     module.forward_cached((variant.bring)(input, piece), cache)
 }
 
@@ -91,18 +100,21 @@ fn compare<B: Backend>(
 ) {
     let &Piece { start, end, ref keys } = piece;
     let extra = variant.config.bias_kv + usize::from(variant.config.sink == Sink::ZeroKey);
-    let (weights, lse) = (out.weights.clone().unwrap(), out.lse.clone().unwrap());
-    let [_, n_heads, rows, columns] = weights.dims();
-    assert_eq!([rows, columns], [end - start, keys.len() + extra], "{name}");
-    assert_eq!(lse.dims(), [BATCH, n_heads, end - start], "{name}");
+    let lse = out.lse.clone().unwrap();
+    assert_eq!(lse.dims(), [BATCH, variant.config.n_heads, end - start], "{name}");
+    if let Some(weights) = &out.weights {
+        assert_eq!(weights.dims()[2..], [end - start, keys.len() + extra], "{name}");
+    }
     assert_eq!(out.context.dims()[1], end - start, "{name}");
     if start == end {
         return;
     }
-    let columns: Vec<usize> = keys.iter().copied().chain(end..end + extra).collect();
-    let all = expected.weights.clone().unwrap().narrow(2, start, end - start);
-    super::assert_near(name, &weights, &all.clone().select(3, index(&columns)));
-    super::assert_near(name, &weights.sum_dim(3), &all.sum_dim(3));
+    if let Some(weights) = out.weights.clone() {
+        let columns: Vec<usize> = keys.iter().copied().chain(end..end + extra).collect();
+        let all = expected.weights.clone().unwrap().narrow(2, start, end - start);
+        super::assert_near(name, &weights, &all.clone().select(3, index(&columns)));
+        super::assert_near(name, &weights.sum_dim(3), &all.sum_dim(3));
+    }
     super::assert_near(name, &lse, &expected.lse.clone().unwrap().narrow(2, start, end - start));
     super::assert_near(name, &out.context, &part(&expected.context, start, end - start));
 }
