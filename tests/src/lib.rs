@@ -43,4 +43,6 @@ mod pages {
     struct Conventions;
     #[doc = include_str!("../../docs/model-families.md")]
     struct ModelFamilies;
+    #[doc = include_str!("../../docs/performance.md")]
+    struct Performance;
 }

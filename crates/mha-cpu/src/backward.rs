@@ -54,6 +54,7 @@ pub(crate) fn backward<T: Real>(
     shape("context", axes, &context, &saved.context.dims())?;
     shape("d_context", axes, &context, &saved.d_context.dims())?;
     shape("lse", "batch * n_heads * seq_q", &[batch * n_heads * seq_q], &[saved.lse.len()])?;
+    shape("rest", "batch * n_heads * seq_q", &[saved.lse.len()], &[saved.rest.len()])?;
     let wanted = Wanted {
         bias: wanted.bias && call.bias.is_some(),
         relative: wanted.relative && call.relative.is_some(),

@@ -4,7 +4,7 @@
 //! keys of all heads, which lie side by side, and the tasks of an entry are put together by their
 //! log-sum-exp (Dao et al. 2023, "Flash-Decoding").
 
-use std::f64::consts::{LN_2, LOG2_E};
+use std::f64::consts::LOG2_E;
 use std::ops::Range;
 
 use rayon::prelude::*;
@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use crate::call::Sizes;
 use crate::seen::Seen;
 use crate::simd::{Isa, Kernel, Lanes, Simd, exp2};
+use crate::softmax::log_sum_exp;
 use crate::tile::{KEYS, Tiles, ranges};
 use crate::{Output, Real};
 
@@ -39,18 +40,18 @@ pub(crate) fn decode<T: Real>(isa: Isa, tiles: &Tiles<'_, T>) -> Output<T> {
     for (b, partial) in &partials {
         all[*b].join(partial, value_dim);
     }
-    let (mut context, mut lse) = (Vec::new(), Vec::new());
+    let (mut context, mut lse, mut rest) = (Vec::new(), Vec::new(), Vec::new());
     for Partial { max, sum, context: sums } in &all {
         for h in 0..n_heads {
-            let (max, sum) = (max[h].to_f64(), sum[h].to_f64());
-            let scale = if sum == 0.0 { 0.0 } else { 1.0 / sum };
+            let scale = if sum[h] == T::default() { 0.0 } else { 1.0 / sum[h].to_f64() };
             let sums = &sums[h * value_dim..][..value_dim];
             context.extend(sums.iter().map(|x| T::from_f64(x.to_f64() * scale)));
-            let empty = sum == 0.0;
-            lse.push(T::from_f64(if empty { f64::NEG_INFINITY } else { max * LN_2 + sum.ln() }));
+            let [rounded, left] = log_sum_exp(max[h], sum[h]);
+            lse.push(rounded);
+            rest.push(left);
         }
     }
-    Output { context, lse }
+    Output { context, lse, rest }
 }
 
 /// The running softmax of every head, as [`Running`](crate::softmax::Running) has it of lanes.

@@ -1,6 +1,6 @@
 //! The forward pass, tile by tile.
 
-use std::f64::consts::{LN_2, LOG2_E};
+use std::f64::consts::LOG2_E;
 use std::ops::Range;
 
 use rayon::prelude::*;
@@ -12,7 +12,7 @@ use crate::machine::Rows;
 use crate::product::{add_columns, add_rows, load, store, zeros};
 use crate::seen::Seen;
 use crate::simd::{Isa, Kernel, Lanes, Simd};
-use crate::softmax::Running;
+use crate::softmax::{Running, log_sum_exp};
 use crate::tile::{KEYS, Padded, Tiles, ranges, zero_rows};
 use crate::transpose::{into_pieces, lanes_into_rows, pieces_into_lanes, rows_of_pieces};
 use crate::{Call, Dropout, Error, Output, Real};
@@ -26,8 +26,13 @@ pub(crate) fn forward<T: Real>(isa: Isa, call: &Call<'_, T>) -> Result<Output<T>
     let Sizes { batch, seq_q, n_heads, value_dim, .. } = tiles.sizes;
     let mut context = vec![T::default(); batch * seq_q * n_heads * value_dim];
     let mut lse = vec![T::default(); batch * n_heads * seq_q];
+    let mut rest = lse.clone();
     {
-        let out = Out { context: Rows::new(&mut context, value_dim), lse: Rows::new(&mut lse, 1) };
+        let out = Out {
+            context: Rows::new(&mut context, value_dim),
+            lse: Rows::new(&mut lse, 1),
+            rest: Rows::new(&mut rest, 1),
+        };
         let tasks = tasks(&tiles.sizes);
         let run = |(head, rows)| T::dispatch(isa, Forward { tiles: &tiles, head, rows, out: &out });
         if tiles.sizes.is_small() {
@@ -36,7 +41,7 @@ pub(crate) fn forward<T: Real>(isa: Isa, call: &Call<'_, T>) -> Result<Output<T>
             tasks.into_par_iter().with_max_len(1).for_each(run);
         }
     }
-    Ok(Output { context, lse })
+    Ok(Output { context, lse, rest })
 }
 
 /// Some queries of one head.
@@ -59,6 +64,7 @@ struct Out<'a, T> {
     context: Rows<'a, T>,
     /// `[batch, n_heads, seq_q]` numbers
     lse: Rows<'a, T>,
+    rest: Rows<'a, T>,
 }
 
 struct Forward<'a, T> {
@@ -156,14 +162,12 @@ impl<T: Real> Forward<'_, T> {
             let Running { max, sum } = &block.running;
             let mut scale = [S::Lanes::all(T::default()); N];
             for (lane, i) in block.rows.clone().enumerate() {
-                let at = |lanes: &[S::Lanes; N]| {
-                    lanes[lane / S::LANES].numbers()[lane % S::LANES].to_f64()
-                };
-                let empty = at(sum) == 0.0;
-                let inverse = if empty { 0.0 } else { 1.0 / at(sum) };
+                let at = |lanes: &[S::Lanes; N]| lanes[lane / S::LANES].numbers()[lane % S::LANES];
+                let (max, sum) = (at(max), at(sum));
+                let inverse = if sum == T::default() { 0.0 } else { 1.0 / sum.to_f64() };
                 scale[lane / S::LANES].numbers_mut()[lane % S::LANES] = T::from_f64(inverse);
-                let lse = if empty { f64::NEG_INFINITY } else { at(max) * LN_2 + at(sum).ln() };
-                out.lse.take((b * n_heads + h) * seq_q + i)[0] = T::from_f64(lse);
+                let row = (b * n_heads + h) * seq_q + i;
+                [out.lse.take(row)[0], out.rest.take(row)[0]] = log_sum_exp(max, sum);
             }
             for features in &mut block.context {
                 for n in 0..N {

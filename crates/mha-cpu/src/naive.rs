@@ -88,10 +88,11 @@ pub(crate) fn forward<T: Real>(call: &Call<'_, T>) -> Result<Output<T>, Error> {
     let naive = Naive { call, sizes };
     let Sizes { batch, seq_q, n_heads, n_keys, value_dim, .. } = sizes;
     let mut context = vec![T::default(); batch * seq_q * n_heads * value_dim];
-    let mut all = Vec::new();
+    let (mut all, mut rest) = (Vec::new(), Vec::new());
     for [b, h, i] in naive.rows() {
         let lse = naive.lse([b, h, i]);
         all.push(T::from_f64(lse));
+        rest.push(T::from_f64(if lse.is_finite() { lse - T::from_f64(lse).to_f64() } else { 0.0 }));
         for d in 0..value_dim {
             let sum: f64 = (0..n_keys)
                 .filter(|&j| naive.score([b, h, i, j]).0 != f64::NEG_INFINITY)
@@ -105,7 +106,7 @@ pub(crate) fn forward<T: Real>(call: &Call<'_, T>) -> Result<Output<T>, Error> {
             context[((b * seq_q + i) * n_heads + h) * value_dim + d] = T::from_f64(sum);
         }
     }
-    Ok(Output { context, lse: all })
+    Ok(Output { context, lse: all, rest })
 }
 
 pub(crate) fn backward<T: Real>(

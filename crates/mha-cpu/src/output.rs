@@ -10,7 +10,7 @@ use crate::View;
 /// use mha_cpu::{Call, Output, View, forward};
 ///
 /// let one = View::contiguous(&[1.0_f64], [1, 1, 1, 1])?;
-/// let Output { context, lse } = forward(&Call::new(one, one, one))?;
+/// let Output { context, lse, .. } = forward(&Call::new(one, one, one))?;
 /// assert_eq!((context[0], lse[0]), (1.0, 1.0));
 /// # Ok::<(), mha_cpu::Error>(())
 /// ```
@@ -21,6 +21,9 @@ pub struct Output<T> {
     /// The log-sum-exp of each query's scores, which counts the sink; -∞ if there is nothing to
     /// count: `[batch, n_heads, seq_q]`.
     pub lse: Vec<T>,
+    /// What rounding took from `lse`, for the backward pass: weights are computed from the sum of
+    /// both.
+    pub rest: Vec<T>,
 }
 
 /// What [`backward`](crate::backward) needs of the forward pass, and of what came after it.
@@ -28,13 +31,14 @@ pub struct Output<T> {
 /// # Example
 ///
 /// ```
-/// use mha_cpu::{Call, Saved, View, Wanted, backward, forward};
+/// use mha_cpu::{Call, Output, Saved, View, Wanted, backward, forward};
 ///
 /// let one = View::contiguous(&[1.0_f32], [1, 1, 1, 1])?;
 /// let call = Call::new(one, one, one);
 /// let output = forward(&call)?;
 /// let context = View::contiguous(&output.context, [1, 1, 1, 1])?;
-/// let saved = Saved { context, lse: &output.lse, d_context: one };
+/// let Output { lse, rest, .. } = &output;
+/// let saved = Saved { context, lse, rest, d_context: one };
 /// let gradients = backward(&call, &saved, Wanted { value: true, ..Wanted::NOTHING })?;
 /// assert_eq!(gradients.value, Some(vec![1.0]));
 /// # Ok::<(), mha_cpu::Error>(())
@@ -45,6 +49,8 @@ pub struct Saved<'a, T> {
     pub context: View<'a, T, 4>,
     /// [`Output::lse`]
     pub lse: &'a [T],
+    /// [`Output::rest`]
+    pub rest: &'a [T],
     /// The gradient of the context: `[batch, seq_q, n_heads, value_dim]`.
     pub d_context: View<'a, T, 4>,
 }

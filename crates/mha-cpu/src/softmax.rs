@@ -1,5 +1,7 @@
 //! The softmax over keys that come tile by tile, for as many queries as vectors have lanes.
 
+use std::f64::consts::LN_2;
+
 use crate::Real;
 use crate::simd::{Lanes, Simd, exp2};
 
@@ -12,6 +14,18 @@ pub(crate) struct Running<L, const N: usize> {
     /// The largest score, or -∞.
     pub(crate) max: [L; N],
     pub(crate) sum: [L; N],
+}
+
+/// The log-sum-exp of scores, given `2^max · sum` as the sum of their exponentials, and what rounding took
+/// from it; -∞ if there is nothing.
+pub(crate) fn log_sum_exp<T: Real>(max: T, sum: T) -> [T; 2] {
+    if sum.to_f64() == 0.0 {
+        return [T::from_f64(f64::NEG_INFINITY), T::default()];
+    }
+    let exact = max.to_f64() * LN_2 + sum.to_f64().ln();
+    let rounded = T::from_f64(exact);
+    let rest = exact - rounded.to_f64();
+    [rounded, T::from_f64(if rest.is_finite() { rest } else { 0.0 })]
 }
 
 impl<L, const N: usize> Running<L, N> {

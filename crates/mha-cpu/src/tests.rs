@@ -134,14 +134,19 @@ impl Case {
         let [b, q, .., h, _, _, v] = self.sizes;
         let data = self.data::<T>();
         let call = self.call(&data);
-        let Output { context, lse } = naive::forward(&call).unwrap();
+        let Output { context, lse, rest } = naive::forward(&call).unwrap();
         let ours = forward_on(isa, &call).unwrap();
         let what = format!("{self:?} {isa:?}");
         close(&format!("{what} context"), &ours.context, &context, tolerance);
         close(&format!("{what} lse"), &ours.lse, &lse, tolerance);
 
         let view = |data| View::contiguous(data, [b, q, h, v]).unwrap();
-        let saved = Saved { context: view(&context), lse: &lse, d_context: view(&data.d_context) };
+        let saved = Saved {
+            context: view(&context),
+            lse: &lse,
+            rest: &rest,
+            d_context: view(&data.d_context),
+        };
         let exact = naive::backward(&call, &saved, Wanted::ALL).unwrap();
         let ours = backward_on(isa, &call, &saved, Wanted::ALL).unwrap();
         let all = |gradients: Gradients<T>| {
@@ -233,13 +238,14 @@ fn several_tasks_of_one_head() {
 fn bits(call: &Call<'_, f32>, d_context: &[f32]) -> Vec<u32> {
     let [b, q, h, _] = call.query.dims();
     let [.., v] = call.value.dims();
-    let Output { context, lse } = forward_on(Isa::best(), call).unwrap();
+    let Output { context, lse, rest } = forward_on(Isa::best(), call).unwrap();
     let view = |data| View::contiguous(data, [b, q, h, v]).unwrap();
-    let saved = Saved { context: view(&context), lse: &lse, d_context: view(d_context) };
+    let saved =
+        Saved { context: view(&context), lse: &lse, rest: &rest, d_context: view(d_context) };
     let Gradients { query, key, value, bias, relative, sink } =
         backward_on(Isa::best(), call, &saved, Wanted::ALL).unwrap();
     let gradients = [query, key, value, bias, relative, sink].into_iter().flatten().flatten();
-    context.iter().copied().chain(lse).chain(gradients).map(f32::to_bits).collect()
+    context.iter().copied().chain(lse).chain(rest).chain(gradients).map(f32::to_bits).collect()
 }
 
 /// The same bits with 1, 2, 3, 4 and 8 threads, and from run to run.
@@ -292,9 +298,13 @@ fn unseen_keys_may_hold_anything() {
                 let mut call = Call::new(view(&query, q), view(&key, k), view(&value, k));
                 call.mask.runs = runs.map(|end| Runs::new(1, q, |_, _| Some(0..end)));
                 call.mask.dense = vec![view_of(dense, [1, 1, 1, k])];
-                let Output { context, lse } = forward_on(*isa, &call).unwrap();
-                let saved =
-                    Saved { context: view(&context, q), lse: &lse, d_context: view(&d_context, q) };
+                let Output { context, lse, rest } = forward_on(*isa, &call).unwrap();
+                let saved = Saved {
+                    context: view(&context, q),
+                    lse: &lse,
+                    rest: &rest,
+                    d_context: view(&d_context, q),
+                };
                 let gradients = backward_on(*isa, &call, &saved, Wanted::ALL).unwrap();
                 (context, lse, gradients)
             };
@@ -338,7 +348,7 @@ fn large_scores() {
         for (q, expected) in [(1, vec![1.0]), (2, vec![1.0, 2.0])] {
             let view = |data, seq| View::contiguous(data, [1, seq, 1, 1]).unwrap();
             let call = Call::new(view(&query, q), view(&key, 3), view(&value, 3));
-            let Output { context, lse } = forward_on(*isa, &call).unwrap();
+            let Output { context, lse, .. } = forward_on(*isa, &call).unwrap();
             assert_eq!(context, expected, "{isa:?}");
             assert_eq!(lse, vec![1e4; q], "{isa:?}");
         }

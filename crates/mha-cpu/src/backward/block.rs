@@ -24,6 +24,8 @@ pub(crate) struct Block<T: Real, S: Simd<T>, const N: usize> {
     pub(crate) d_context_rows: Vec<Row<T, S, N>>,
     /// Their log-sum-exp in powers of two, negated.
     pub(crate) shift: Row<T, S, N>,
+    /// 2 to the power of what rounding took from `shift`.
+    pub(crate) factor: Row<T, S, N>,
     /// dO · O
     pub(crate) delta: Row<T, S, N>,
     /// dQ, a row for each feature.
@@ -57,18 +59,22 @@ impl<T: Real, S: Simd<T>, const N: usize> Block<T, S, N> {
         pieces_into_lanes::<T, S, N>(simd, &query_rows, &mut query);
         pieces_into_lanes::<T, S, N>(simd, &d_context_rows, &mut d_context);
 
-        let (mut shift, mut delta) = (zero, zero);
+        let (mut shift, mut factor, mut delta) = (zero, zero, zero);
         let mut sink = 0.0;
         let mut context = vec![T::default(); value_dim];
         for (lane, i) in rows.clone().enumerate() {
             let d_context = saved.d_context.row([b, i, h, 0], &mut row[..value_dim]);
             let dot = dot(d_context, saved.context.row([b, i, h, 0], &mut context));
-            let lse = saved.lse[(b * n_heads + h) * seq_q + i].to_f64();
+            let row = (b * n_heads + h) * seq_q + i;
+            let lse = saved.lse[row].to_f64() + saved.rest[row].to_f64();
             // A query that sees nothing has the log-sum-exp -∞, and only scores of -∞.
             let lse = if lse == f64::NEG_INFINITY { 0.0 } else { lse };
+            let exact = -lse * std::f64::consts::LOG2_E;
+            let rounded = T::from_f64(exact);
             let at = (lane / S::LANES, lane % S::LANES);
             delta[at.0].numbers_mut()[at.1] = dot;
-            shift[at.0].numbers_mut()[at.1] = T::from_f64(-lse * std::f64::consts::LOG2_E);
+            shift[at.0].numbers_mut()[at.1] = rounded;
+            factor[at.0].numbers_mut()[at.1] = T::from_f64((exact - rounded.to_f64()).exp2());
             if let Some(logits) = tiles.call.sink {
                 let weight = (logits[h].to_f64() - lse).exp();
                 sink -= if weight > 0.0 { weight * dot.to_f64() } else { 0.0 };
@@ -78,7 +84,18 @@ impl<T: Real, S: Simd<T>, const N: usize> Block<T, S, N> {
             *d_sink = *d_sink + T::from_f64(sink);
         }
         let d_query = zero_rows(head_dim.next_multiple_of(multiple));
-        Self { h, rows, query, d_context, query_rows, d_context_rows, shift, delta, d_query }
+        Self {
+            h,
+            rows,
+            query,
+            d_context,
+            query_rows,
+            d_context_rows,
+            shift,
+            factor,
+            delta,
+            d_query,
+        }
     }
 }
 

@@ -64,9 +64,11 @@ pub(crate) fn derive<T: Real, S: Simd<T>, const N: usize>(
     let unit = simd.splat(T::from_f64(shared.tiles.scoring().unit()));
     let zero = simd.splat(T::default());
     let mut shift = [zero; N];
+    let mut factor = [zero; N];
     let mut delta = [zero; N];
     for n in 0..N {
         shift[n] = simd.load(&block.shift[n]);
+        factor[n] = simd.load(&block.factor[n]);
         delta[n] = simd.load(&block.delta[n]);
     }
     let dropout = shared.tiles.call.dropout.as_ref();
@@ -79,6 +81,7 @@ pub(crate) fn derive<T: Real, S: Simd<T>, const N: usize>(
         let (weights, d_scores) = (&mut weights[row], &mut d_scores[row]);
         for n in 0..N {
             let weight = exp2(simd, simd.fma(simd.load(&weights[n]), unit, shift[n]));
+            let weight = simd.mul(weight, factor[n]);
             let mut d_weight = simd.load(&d_scores[n]);
             let mut kept = weight;
             if dropout.is_some() {

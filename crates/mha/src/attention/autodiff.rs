@@ -19,6 +19,7 @@ struct Kept<B: Kernels> {
     inputs: Parts<NodeId>,
     context: FloatTensor<B>,
     lse: FloatTensor<B>,
+    rest: FloatTensor<B>,
 }
 
 #[derive(Debug)]
@@ -35,12 +36,12 @@ impl<B: Kernels, const N: usize> Backward<B, N> for AttentionBackward {
         checkpoints: &mut Checkpointer,
     ) {
         let d_context = gradients.consume::<B>(&ops.node);
-        let Kept { call, inputs, context, lse } = ops.state;
+        let Kept { call, inputs, context, lse, rest } = ops.state;
         let parts = inputs.map(|id| checkpoints.retrieve_node_output::<FloatTensor<B>>(id));
         // Only what Burn tracks has a parent.
         let mut parents = ops.parents.iter();
         let wanted = parts.as_ref().map(|_| parents.next().is_some_and(Option::is_some));
-        let saved = Saved { context, lse, d_context };
+        let saved = Saved { context, lse, rest, d_context };
         let found = B::attention_backward(&parts, &call, &saved, &wanted);
         for (parent, gradient) in ops.parents.iter().zip(found.list()) {
             if let (Some(parent), Some(gradient)) = (parent, gradient) {
@@ -71,11 +72,11 @@ fn attention_of<B: Kernels, C: CheckpointStrategy, const N: usize>(
     let nodes = nodes.try_into().expect("as many as there are parts");
     let prepared = Backward::<B, N>::prepare::<C>(AttentionBackward, nodes);
     let primitives = parts.as_ref().map(|part| part.primitive.clone());
-    let [context, lse] = B::attention_forward(&primitives, &call);
+    let [context, lse, rest] = B::attention_forward(&primitives, &call);
     let tracked = match prepared.compute_bound().stateful() {
         OpsKind::Tracked(mut prepared) => {
             let inputs = parts.as_ref().map(|part| prepared.checkpoint(part));
-            let kept = Kept { call, inputs, context: context.clone(), lse: lse.clone() };
+            let kept = Kept { call, inputs, context: context.clone(), lse: lse.clone(), rest };
             prepared.finish(kept, context)
         }
         OpsKind::UnTracked(prepared) => prepared.finish(context),

@@ -61,7 +61,8 @@ impl<B: Kernels> FusedAttention for B {
     }
 
     fn fused_attention(parts: Parts<FloatTensor<B>>, call: KernelCall<B>) -> [FloatTensor<B>; 2] {
-        B::attention_forward(&parts, &call)
+        let [context, lse, _] = B::attention_forward(&parts, &call);
+        [context, lse]
     }
 
     fn fused_linear(

@@ -52,6 +52,8 @@ pub struct Saved<T> {
     pub context: T,
     /// `[batch, n_heads, seq_q]`
     pub lse: T,
+    /// What rounding took from them.
+    pub rest: T,
     /// Of the context.
     pub d_context: T,
 }

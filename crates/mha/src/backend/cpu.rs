@@ -84,7 +84,7 @@ impl<B: CpuBackend> Kernels for B {
     fn attention_forward(
         parts: &Parts<FloatTensor<B>>,
         call: &KernelCall<B>,
-    ) -> [FloatTensor<B>; 2] {
+    ) -> [FloatTensor<B>; 3] {
         match parts.query.dtype() {
             DType::F64 => forward::<B, f64>(parts, call),
             _ => forward::<B, f32>(parts, call),
@@ -133,12 +133,14 @@ const CHECKED: &str = "the call was checked";
 fn forward<B: CpuBackend + Storage<T>, T: Real>(
     parts: &Parts<FloatTensor<B>>,
     call: &KernelCall<B>,
-) -> [FloatTensor<B>; 2] {
+) -> [FloatTensor<B>; 3] {
     let [batch, seq_q, n_heads, _] = parts.query.shape().dims();
     let [.., value_dim] = parts.value.shape().dims::<4>();
     let output = with_call::<B, T, _>(parts, call, mha_cpu::forward).expect(CHECKED);
     let context = B::make(output.context, vec![batch, seq_q, n_heads, value_dim]);
-    [context, B::make(output.lse, vec![batch, n_heads, seq_q])]
+    let [lse, rest] =
+        [output.lse, output.rest].map(|all| B::make(all, vec![batch, n_heads, seq_q]));
+    [context, lse, rest]
 }
 
 fn backward<B: CpuBackend + Storage<T>, T: Real>(
@@ -147,11 +149,11 @@ fn backward<B: CpuBackend + Storage<T>, T: Real>(
     saved: &Saved<FloatTensor<B>>,
     wanted: &Parts<bool>,
 ) -> Parts<Option<FloatTensor<B>>> {
-    let saved = [&saved.context, &saved.lse, &saved.d_context];
-    let [context, lse, d_context] = saved.map(|tensor| B::read(tensor));
-    let lse = lse.in_order();
+    let saved = [&saved.context, &saved.lse, &saved.rest, &saved.d_context];
+    let [context, lse, rest, d_context] = saved.map(|tensor| B::read(tensor));
+    let (lse, rest) = (lse.in_order(), rest.in_order());
     let (context, d_context) = (context.view(), d_context.view());
-    let saved = mha_cpu::Saved { context, lse: &lse, d_context };
+    let saved = mha_cpu::Saved { context, lse: &lse, rest: &rest, d_context };
     let wanted = Wanted {
         query: wanted.query,
         key: wanted.key,

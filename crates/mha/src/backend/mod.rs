@@ -26,12 +26,12 @@ pub trait Kernels: Backend {
     /// Whether the kernels take this element type.
     fn computes(dtype: DType) -> bool;
 
-    /// The context, `[batch, seq_q, n_heads, value_dim]`, and the log-sum-exps, `[batch, n_heads,
-    /// seq_q]`.
+    /// The context, `[batch, seq_q, n_heads, value_dim]`, the log-sum-exps and what rounding took from
+    /// them, `[batch, n_heads, seq_q]` both.
     fn attention_forward(
         parts: &Parts<FloatTensor<Self>>,
         call: &KernelCall<Self>,
-    ) -> [FloatTensor<Self>; 2];
+    ) -> [FloatTensor<Self>; 3];
 
     /// The gradients of the parts that are wanted, in their shapes.
     fn attention_backward(
