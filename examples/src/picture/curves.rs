@@ -2,7 +2,7 @@
 
 use plotters::prelude::*;
 
-use super::{Area, DrawResult, Picture, font};
+use super::{Area, DrawResult, Picture, chart, font};
 
 /// Panels over the same training steps.
 #[derive(Clone, Debug)]
@@ -36,18 +36,16 @@ pub struct Curve {
 }
 
 const PANEL_HEIGHT: u32 = 300;
-const TITLE_HEIGHT: u32 = 44;
 const COLORS: [RGBColor; 3] = [RGBColor(31, 119, 180), RGBColor(214, 85, 0), RGBColor(44, 130, 60)];
 
 impl Picture for CurvesPicture {
     fn size(&self) -> (u32, u32) {
-        (900, TITLE_HEIGHT + PANEL_HEIGHT * self.panels.len() as u32)
+        (900, chart::TITLE_HEIGHT + PANEL_HEIGHT * self.panels.len() as u32)
     }
 
     fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> DrawResult<DB> {
-        let (header, area) = area.split_vertically(TITLE_HEIGHT);
-        header.draw(&Text::new(self.title.as_str(), (20, 14), font(22)))?;
-        for (panel, area) in self.panels.iter().zip(area.split_evenly((self.panels.len(), 1))) {
+        let areas = chart::split_below_title(&self.title, self.panels.len(), area)?;
+        for (panel, area) in self.panels.iter().zip(areas) {
             self.draw_panel(panel, &area)?;
         }
         Ok(())
@@ -56,15 +54,11 @@ impl Picture for CurvesPicture {
 
 impl CurvesPicture {
     fn draw_panel<DB: DrawingBackend>(&self, panel: &Panel, area: &Area<DB>) -> DrawResult<DB> {
-        let mut chart = ChartBuilder::on(area)
-            .margin(10)
-            .margin_right(28)
-            .x_label_area_size(44)
-            .y_label_area_size(64)
-            .build_cartesian_2d(0..self.steps.max(1), 0.0..panel.top())?;
+        let mut chart =
+            chart::builder(area).build_cartesian_2d(0..self.steps.max(1), 0.0..panel.top())?;
         chart
             .configure_mesh()
-            .bold_line_style(RGBColor(225, 225, 225))
+            .bold_line_style(chart::GRID)
             .light_line_style(TRANSPARENT)
             .x_desc("training step")
             .y_desc(&panel.label)
@@ -74,23 +68,9 @@ impl CurvesPicture {
             .label_style(font(15))
             .draw()?;
         for (curve, color) in panel.curves.iter().zip(COLORS.iter().cycle().copied()) {
-            let line = LineSeries::new(curve.points.iter().copied(), color.stroke_width(2));
-            chart.draw_series(line)?.label(&curve.name).legend(move |(x, y)| {
-                PathElement::new([(x, y), (x + 22, y)], color.stroke_width(3))
-            });
-            // A curve of a few points, such as one per epoch, would be easy to miss as a line.
-            if curve.points.len() <= 40 {
-                let dots = curve.points.iter().map(|&point| Circle::new(point, 4, color.filled()));
-                chart.draw_series(dots)?;
-            }
+            chart::draw_curve(&mut chart, &curve.name, &curve.points, color)?;
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::MiddleRight)
-            .background_style(WHITE.mix(0.85))
-            .border_style(RGBColor(200, 200, 200))
-            .label_font(font(15))
-            .draw()
+        chart::draw_legend(&mut chart, SeriesLabelPosition::MiddleRight)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Pictures as SVG and PNG, from one drawing function and with a font of our own.
 
 mod attention;
+pub mod chart;
 mod curves;
 
 use std::{error::Error, path::Path, sync::Once};
@@ -69,6 +70,6 @@ fn embed_font() {
 }
 
 /// Text of `size` pixels in the embedded font.
-fn font(size: u32) -> TextStyle<'static> {
+pub fn font(size: u32) -> TextStyle<'static> {
     ("sans-serif", size).into_font().color(&BLACK)
 }

@@ -1,0 +1,64 @@
+//! Multi-head attention of several libraries side by side, measured in one run.
+//!
+//! ```text
+//! cargo run --release -p mha-bench -- --quick
+//! cargo run --release -p mha-bench --features candle -- --python venv/bin/python --json out.json
+//! cargo run --release -p mha-bench -- --only "mha 1x4096" --only "torch 1x4096"
+//! ```
+//!
+//! Ours and `burn::nn`'s on Burn's NdArray and Flex, candle's with its feature, PyTorch's and ONNX
+//! Runtime's where a Python has them (in a process of their own, which times itself): whatever is
+//! missing is named and left out. All have the same weights, tokens and number of threads. Before
+//! anything is timed they must agree on small cases, gradients included.
+//!
+//! What is timed is the whole layer, projections included, in f32 with 512 features and 8 heads. A
+//! training step is forward, mean of squares, backward to the tokens and all parameters; no optimizer
+//! and no dropout. The implementations take turns, so that whatever else the machine does slows them
+//! alike; the table has medians. Peak memory comes from a fresh process for each figure.
+
+mod agree;
+mod args;
+mod case;
+mod contestants;
+mod data;
+mod headline;
+mod implementation;
+mod layers;
+mod left_out;
+mod limits;
+mod measure;
+mod memory;
+mod only;
+mod op;
+mod picture;
+mod plan;
+mod progress;
+mod record;
+mod results;
+mod rounds;
+mod run;
+mod scratch;
+mod statistics;
+mod step;
+mod table;
+mod threads;
+mod turn;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::Cli;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = if !threads::are_set(cli.threads) {
+        threads::run_again_with(cli.threads)
+    } else {
+        run::run(&cli).map(|()| ExitCode::SUCCESS)
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        ExitCode::FAILURE
+    })
+}
