@@ -56,6 +56,10 @@ pub struct Call<'a, T> {
     pub sink: Option<&'a [T]>,
     /// Which weights are dropped.
     pub dropout: Option<Dropout>,
+    /// Whether a backward pass may follow, as by default. It computes the scores again, and its weights
+    /// are only as exact as these are the same to the bit; without it a single query takes a faster
+    /// way.
+    pub differentiable: bool,
 }
 
 /// The sizes of a call.
@@ -105,6 +109,7 @@ impl<'a, T: Real> Call<'a, T> {
             positions: Positions::default(),
             sink: None,
             dropout: None,
+            differentiable: true,
         }
     }
 

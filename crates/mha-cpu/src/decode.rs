@@ -21,7 +21,8 @@ const RUN: usize = 512;
 
 /// Whether a call is computed here.
 pub(crate) fn is_decoding<T: Real>(tiles: &Tiles<'_, T>) -> bool {
-    tiles.sizes.seq_q == 1 && tiles.call.dropout.is_none()
+    let call = tiles.call;
+    tiles.sizes.seq_q == 1 && !call.differentiable && call.dropout.is_none()
 }
 
 /// The forward pass of such a call.
@@ -116,6 +117,7 @@ impl<T: Real> Kernel<T> for Decode<'_, T> {
         let Self { tiles, b, keys } = self;
         let Sizes { n_heads, n_kv_heads, head_dim, value_dim, .. } = tiles.sizes;
         let (call, group) = (tiles.call, tiles.sizes.group());
+        let scoring = tiles.scoring();
         let number = |x: f64| simd.splat(T::from_f64(x));
         let none = S::Lanes::all(T::from_f64(f64::NEG_INFINITY));
 
@@ -161,34 +163,15 @@ impl<T: Real> Kernel<T> for Decode<'_, T> {
                 }
             }
             for (h, scores) in scores.chunks_exact_mut(vectors).enumerate() {
-                // 2. scale, cap and biases, in powers of two
-                let scale = number(call.scale * if call.softcap.is_some() { 1.0 } else { LOG2_E });
-                let plain = call.softcap.is_none() && call.scale > 0.0;
-                for row in scores.iter_mut() {
-                    simd.store(simd.mul(simd.load(row), scale), row);
-                }
-                if !plain {
-                    for (n, _) in keys.clone().enumerate() {
-                        let score = &mut scores[n / S::LANES].numbers_mut()[n % S::LANES];
-                        *score = match call.softcap {
-                            _ if is_hidden(h, n) => T::from_f64(f64::NEG_INFINITY),
-                            Some(cap) => T::from_f64((score.to_f64() / cap).tanh() * cap * LOG2_E),
-                            None => *score,
-                        };
+                // 2. scale, cap and biases, but for the unit
+                if !scoring.is_plain() {
+                    if !extra.is_empty() {
+                        tiles.extras.write::<S, 1>([b, h], &(0..1), &keys, &mut extra);
                     }
-                    for n in keys.len()..KEYS {
-                        scores[n / S::LANES].numbers_mut()[n % S::LANES] =
-                            T::from_f64(f64::NEG_INFINITY);
-                    }
-                }
-                if !extra.is_empty() {
-                    tiles.extras.write::<S, 1>([b, h], &(0..1), &keys, &mut extra);
-                    for (n, extra) in extra[..keys.len()].iter().enumerate() {
+                    for n in (0..keys.len()).filter(|&n| !is_hidden(h, n)) {
                         let score = &mut scores[n / S::LANES].numbers_mut()[n % S::LANES];
-                        *score = *score + T::from_f64(extra[0].numbers()[0].to_f64() * LOG2_E);
-                        if is_hidden(h, n) {
-                            *score = T::from_f64(f64::NEG_INFINITY);
-                        }
+                        let bias = extra.get(n).map(|extra| extra[0].numbers()[0]);
+                        *score = scoring.score(*score, bias);
                     }
                 }
                 // 3. softmax
@@ -196,17 +179,19 @@ impl<T: Real> Kernel<T> for Decode<'_, T> {
                 for row in scores.iter() {
                     largest = simd.max(largest, simd.load(row));
                 }
+                let unit = T::from_f64(scoring.unit());
                 let before = all.max[h];
-                let max = greatest::<T, S>(simd, largest, before);
+                let max = greatest::<T, S>(simd, simd.mul(largest, simd.splat(unit)), before);
                 all.max[h] = max;
-                let shift = if max.to_f64() == f64::NEG_INFINITY { T::default() } else { max };
+                let shift = if max.to_f64() == f64::NEG_INFINITY { 0.0 } else { -max.to_f64() };
+                let (unit, minus) = (simd.splat(unit), number(shift));
                 let mut sums = number(0.0);
                 for row in scores.iter_mut() {
-                    let weight = exp2(simd, simd.sub(simd.load(row), simd.splat(shift)));
+                    let weight = exp2(simd, simd.fma(simd.load(row), unit, minus));
                     sums = simd.add(sums, weight);
                     simd.store(weight, row);
                 }
-                let decay = T::from_f64((before.to_f64() - shift.to_f64()).exp2());
+                let decay = T::from_f64((before.to_f64() + shift).exp2());
                 all.sum[h] = all.sum[h] * decay + total::<T, S>(simd, sums);
                 for context in &mut all.context[h * value_dim..][..value_dim] {
                     *context = *context * decay;

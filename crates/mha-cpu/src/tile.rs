@@ -100,6 +100,21 @@ pub(crate) struct Scoring {
 }
 
 impl Scoring {
+    /// Whether a product can stand for its score, but for the unit.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.plain
+    }
+
+    /// One score, natural, for calls that are not plain.
+    pub(crate) fn score<T: Real>(&self, product: T, bias: Option<T>) -> T {
+        let scaled = product * T::from_f64(self.scale);
+        let capped = match self.softcap {
+            Some(cap) => T::from_f64(cap * (scaled.to_f64() / cap).tanh()),
+            None => scaled,
+        };
+        bias.map_or(capped, |bias| capped + bias)
+    }
+
     /// What a number of a tile, after [`apply`](Self::apply), is multiplied by to be a score in powers
     /// of two.
     pub(crate) fn unit(&self) -> f64 {

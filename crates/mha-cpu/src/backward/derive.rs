@@ -77,25 +77,76 @@ pub(crate) fn derive<T: Real, S: Simd<T>, const N: usize>(
         factors.fill([S::Lanes::all(T::from_f64(1.0)); N]);
         drop_weights::<T, S, N>(dropout, [b, block.h], &block.rows, keys, factors);
     }
-    for row in 0..keys.len() {
-        let (weights, d_scores) = (&mut weights[row], &mut d_scores[row]);
+    let mut sums = [zero; N];
+    for weights in &mut weights[..keys.len()] {
         for n in 0..N {
             let weight = exp2(simd, simd.fma(simd.load(&weights[n]), unit, shift[n]));
             let weight = simd.mul(weight, factor[n]);
+            sums[n] = simd.add(sums[n], weight);
+            simd.store(weight, &mut weights[n]);
+        }
+    }
+    // Where all keys are in one tile, weights and δ are those of the textbook, of the very numbers
+    // that they are taken from: what few keys leave of a difference is small.
+    let whole = keys.len() == shared.tiles.sizes.n_keys;
+    if whole {
+        normalize::<T, S, N>(simd, shared, block, sums, &mut weights[..keys.len()]);
+    }
+    let mut sums = [zero; N];
+    for row in 0..keys.len() {
+        let (weights, d_scores) = (&weights[row], &mut d_scores[row]);
+        for n in 0..N {
             let mut d_weight = simd.load(&d_scores[n]);
-            let mut kept = weight;
             if dropout.is_some() {
-                let factor = simd.load(&extra[row][n]);
-                d_weight = simd.mul(d_weight, factor);
-                kept = simd.mul(weight, factor);
+                d_weight = simd.mul(d_weight, simd.load(&extra[row][n]));
             }
-            let mut d_score = simd.mul(weight, simd.sub(d_weight, delta[n]));
             if masked {
                 // 0 times what overflowed would be NaN.
-                d_score = simd.select(bits[row] >> (n * S::LANES), d_score, zero);
+                d_weight = simd.select(bits[row] >> (n * S::LANES), d_weight, zero);
             }
-            simd.store(kept, &mut weights[n]);
+            sums[n] = simd.fma(simd.load(&weights[n]), d_weight, sums[n]);
+            simd.store(d_weight, &mut d_scores[n]);
+        }
+    }
+    if whole {
+        delta = sums;
+    }
+    for row in 0..keys.len() {
+        let (weights, d_scores) = (&mut weights[row], &mut d_scores[row]);
+        for n in 0..N {
+            let weight = simd.load(&weights[n]);
+            let d_score = simd.mul(weight, simd.sub(simd.load(&d_scores[n]), delta[n]));
             simd.store(d_score, &mut d_scores[n]);
+            if dropout.is_some() {
+                simd.store(simd.mul(weight, simd.load(&extra[row][n])), &mut weights[n]);
+            }
+        }
+    }
+}
+
+/// Divides weights by their sum, with that of the sink.
+#[inline(always)]
+fn normalize<T: Real, S: Simd<T>, const N: usize>(
+    simd: S,
+    shared: &Shared<'_, T>,
+    block: &Block<T, S, N>,
+    sums: [S::Vector; N],
+    weights: &mut [Row<T, S, N>],
+) {
+    let number = |x: f64| simd.splat(T::from_f64(x));
+    let sink = shared.tiles.call.sink.map(|sink| sink[block.h].to_f64() * std::f64::consts::LOG2_E);
+    let mut sums = sums;
+    for (n, sum) in sums.iter_mut().enumerate() {
+        if let Some(sink) = sink {
+            let weight = exp2(simd, simd.add(number(sink), simd.load(&block.shift[n])));
+            *sum = simd.fma(weight, simd.load(&block.factor[n]), *sum);
+        }
+        // Queries that see nothing have weights of 0, and a sum of 0.
+        *sum = simd.max(number(f64::from(f32::MIN_POSITIVE)), *sum);
+    }
+    for weights in weights {
+        for n in 0..N {
+            simd.store(simd.div(simd.load(&weights[n]), sums[n]), &mut weights[n]);
         }
     }
 }

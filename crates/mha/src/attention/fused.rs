@@ -61,7 +61,7 @@ impl<B: Kernels> FusedAttention for B {
     }
 
     fn fused_attention(parts: Parts<FloatTensor<B>>, call: KernelCall<B>) -> [FloatTensor<B>; 2] {
-        let [context, lse, _] = B::attention_forward(&parts, &call);
+        let [context, lse, _] = B::attention_forward(&parts, &call, false);
         [context, lse]
     }
 

@@ -84,10 +84,11 @@ impl<B: CpuBackend> Kernels for B {
     fn attention_forward(
         parts: &Parts<FloatTensor<B>>,
         call: &KernelCall<B>,
+        differentiable: bool,
     ) -> [FloatTensor<B>; 3] {
         match parts.query.dtype() {
-            DType::F64 => forward::<B, f64>(parts, call),
-            _ => forward::<B, f32>(parts, call),
+            DType::F64 => forward::<B, f64>(parts, call, differentiable),
+            _ => forward::<B, f32>(parts, call, differentiable),
         }
     }
 
@@ -133,10 +134,15 @@ const CHECKED: &str = "the call was checked";
 fn forward<B: CpuBackend + Storage<T>, T: Real>(
     parts: &Parts<FloatTensor<B>>,
     call: &KernelCall<B>,
+    differentiable: bool,
 ) -> [FloatTensor<B>; 3] {
     let [batch, seq_q, n_heads, _] = parts.query.shape().dims();
     let [.., value_dim] = parts.value.shape().dims::<4>();
-    let output = with_call::<B, T, _>(parts, call, mha_cpu::forward).expect(CHECKED);
+    let run = |mut call: Call<'_, T>| {
+        call.differentiable = differentiable;
+        mha_cpu::forward(&call)
+    };
+    let output = with_call(parts, call, run).expect(CHECKED);
     let context = B::make(output.context, vec![batch, seq_q, n_heads, value_dim]);
     let [lse, rest] =
         [output.lse, output.rest].map(|all| B::make(all, vec![batch, n_heads, seq_q]));
@@ -162,7 +168,7 @@ fn backward<B: CpuBackend + Storage<T>, T: Real>(
         relative: wanted.relative.unwrap_or(false),
         sink: wanted.sink.unwrap_or(false),
     };
-    let run = |call: &Call<'_, T>| mha_cpu::backward(call, &saved, wanted);
+    let run = |call: Call<'_, T>| mha_cpu::backward(&call, &saved, wanted);
     let gradients = with_call(parts, call, run).expect(CHECKED);
     let gradient = |of: &FloatTensor<B>, numbers: Option<Vec<T>>| {
         numbers.map(|numbers| B::make(numbers, of.shape().to_vec()))
@@ -181,7 +187,7 @@ fn backward<B: CpuBackend + Storage<T>, T: Real>(
 fn with_call<B: CpuBackend + Storage<T>, T: Real, R>(
     parts: &Parts<FloatTensor<B>>,
     call: &KernelCall<B>,
-    run: impl FnOnce(&Call<'_, T>) -> R,
+    run: impl FnOnce(Call<'_, T>) -> R,
 ) -> R {
     let KernelCall { numbers, hidden, seed } = call;
     let parts = parts.as_ref().map(B::read);
@@ -213,7 +219,7 @@ fn with_call<B: CpuBackend + Storage<T>, T: Real, R>(
         let words = words.try_into().expect("a seed has two words");
         Dropout { probability: numbers.dropout, words }
     });
-    run(&call)
+    run(call)
 }
 
 /// What all rules but the segments leave visible, if that is not everything.
