@@ -51,7 +51,8 @@ impl Case {
             d_context: numbers(4, b * q * h * v),
             bias: numbers(5, b * h * q * k),
             table: numbers(6, h * (2 * REACH + 1)),
-            sink: numbers(7, h),
+            // One that takes all, and overflows as a power of two.
+            sink: [numbers(7, h - 1), vec![T::from_f64(100.0)]].concat(),
             slopes: numbers(8, h),
             dense: numbers::<f32>(9, b * h * q * k).iter().map(|&x| x > 0.4).collect(),
             ids: [ids(q).collect(), ids(self.ruled()).collect()],

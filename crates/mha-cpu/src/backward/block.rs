@@ -26,6 +26,8 @@ pub(crate) struct Block<T: Real, S: Simd<T>, const N: usize> {
     pub(crate) shift: Row<T, S, N>,
     /// 2 to the power of what rounding took from `shift`.
     pub(crate) factor: Row<T, S, N>,
+    /// What the sink weighs in their softmax.
+    pub(crate) sink: Row<T, S, N>,
     /// dO · O
     pub(crate) delta: Row<T, S, N>,
     /// dQ, a row for each feature.
@@ -59,8 +61,8 @@ impl<T: Real, S: Simd<T>, const N: usize> Block<T, S, N> {
         pieces_into_lanes::<T, S, N>(simd, &query_rows, &mut query);
         pieces_into_lanes::<T, S, N>(simd, &d_context_rows, &mut d_context);
 
-        let (mut shift, mut factor, mut delta) = (zero, zero, zero);
-        let mut sink = 0.0;
+        let (mut shift, mut factor, mut sink, mut delta) = (zero, zero, zero, zero);
+        let mut sum = 0.0;
         let mut context = vec![T::default(); value_dim];
         for (lane, i) in rows.clone().enumerate() {
             let d_context = saved.d_context.row([b, i, h, 0], &mut row[..value_dim]);
@@ -77,11 +79,12 @@ impl<T: Real, S: Simd<T>, const N: usize> Block<T, S, N> {
             factor[at.0].numbers_mut()[at.1] = T::from_f64((exact - rounded.to_f64()).exp2());
             if let Some(logits) = tiles.call.sink {
                 let weight = (logits[h].to_f64() - lse).exp();
-                sink -= if weight > 0.0 { weight * dot.to_f64() } else { 0.0 };
+                sink[at.0].numbers_mut()[at.1] = T::from_f64(weight);
+                sum -= if weight > 0.0 { weight * dot.to_f64() } else { 0.0 };
             }
         }
         if let Some(d_sink) = d_sink {
-            *d_sink = *d_sink + T::from_f64(sink);
+            *d_sink = *d_sink + T::from_f64(sum);
         }
         let d_query = zero_rows(head_dim.next_multiple_of(multiple));
         Self {
@@ -93,6 +96,7 @@ impl<T: Real, S: Simd<T>, const N: usize> Block<T, S, N> {
             d_context_rows,
             shift,
             factor,
+            sink,
             delta,
             d_query,
         }

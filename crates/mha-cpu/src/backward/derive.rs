@@ -90,7 +90,7 @@ pub(crate) fn derive<T: Real, S: Simd<T>, const N: usize>(
     // that they are taken from: what few keys leave of a difference is small.
     let whole = keys.len() == shared.tiles.sizes.n_keys;
     if whole {
-        normalize::<T, S, N>(simd, shared, block, sums, &mut weights[..keys.len()]);
+        normalize::<T, S, N>(simd, block, sums, &mut weights[..keys.len()]);
     }
     let mut sums = [zero; N];
     for row in 0..keys.len() {
@@ -128,21 +128,15 @@ pub(crate) fn derive<T: Real, S: Simd<T>, const N: usize>(
 #[inline(always)]
 fn normalize<T: Real, S: Simd<T>, const N: usize>(
     simd: S,
-    shared: &Shared<'_, T>,
     block: &Block<T, S, N>,
     sums: [S::Vector; N],
     weights: &mut [Row<T, S, N>],
 ) {
-    let number = |x: f64| simd.splat(T::from_f64(x));
-    let sink = shared.tiles.call.sink.map(|sink| sink[block.h].to_f64() * std::f64::consts::LOG2_E);
+    let least = simd.splat(T::from_f64(f32::MIN_POSITIVE.into()));
     let mut sums = sums;
-    for (n, sum) in sums.iter_mut().enumerate() {
-        if let Some(sink) = sink {
-            let weight = exp2(simd, simd.add(number(sink), simd.load(&block.shift[n])));
-            *sum = simd.fma(weight, simd.load(&block.factor[n]), *sum);
-        }
+    for (sum, sink) in sums.iter_mut().zip(&block.sink) {
         // Queries that see nothing have weights of 0, and a sum of 0.
-        *sum = simd.max(number(f64::from(f32::MIN_POSITIVE)), *sum);
+        *sum = simd.max(least, simd.add(*sum, simd.load(sink)));
     }
     for weights in weights {
         for n in 0..N {
