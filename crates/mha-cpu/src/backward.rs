@@ -20,8 +20,6 @@ mod task;
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use crate::call::{Sizes, shape};
 use crate::machine::Rows;
 use crate::simd::Isa;
@@ -37,6 +35,14 @@ pub(crate) struct Shared<'a, T> {
     pub(crate) tiles: Tiles<'a, T>,
     pub(crate) saved: &'a Saved<'a, T>,
     pub(crate) wanted: Wanted,
+    pub(crate) plan: BiasPlan,
+    /// The queries of each task of a head.
+    splits: Vec<Range<usize>>,
+    /// Rows of the gradients: `[batch, seq_q, n_heads]`
+    pub(crate) d_query: Rows<'a, T>,
+    /// `[batch, n_keys, n_kv_heads]`
+    d_key: Rows<'a, T>,
+    d_value: Rows<'a, T>,
 }
 
 /// See [`backward`](crate::backward).
@@ -62,7 +68,6 @@ pub(crate) fn backward<T: Real>(
         ..wanted
     };
 
-    let zeros = |wanted: bool, len: usize| vec![T::default(); if wanted { len } else { 0 }];
     let mut query = zeros(wanted.query, batch * seq_q * n_heads * head_dim);
     let mut key = zeros(wanted.key, batch * n_keys * n_kv_heads * head_dim);
     let mut value = zeros(wanted.value, batch * n_keys * n_kv_heads * value_dim);
@@ -71,33 +76,34 @@ pub(crate) fn backward<T: Real>(
     let mut relative = zeros(wanted.relative, call.relative.map_or(0, |all| all.table.len()));
     let mut sink = zeros(wanted.sink, n_heads);
 
-    let shared = Shared { isa, tiles, saved, wanted };
+    let shared = Shared {
+        isa,
+        tiles,
+        saved,
+        wanted,
+        plan,
+        splits: splits(&sizes),
+        d_query: Rows::new(&mut query, head_dim),
+        d_key: Rows::new(&mut key, head_dim),
+        d_value: Rows::new(&mut value, value_dim),
+    };
     for wave in plan.waves(&sizes) {
-        let rows = OutRows {
-            query: Rows::new(&mut query, head_dim),
-            key: Rows::new(&mut key, head_dim),
-            value: Rows::new(&mut value, value_dim),
-            bias: Rows::new(&mut bias, plan.row_width()),
-        };
-        let run = |head: [usize; 2]| {
-            let partial = add_up(&shared, head, &splits(&sizes), &plan, &rows);
-            rows.write(&shared, head, &partial);
+        let d_bias = Rows::new(&mut bias, plan.row_width());
+        let partials = sizes.run(wave.clone(), |head| {
+            let partial = shared.add_up(head, &shared.splits, &d_bias);
+            shared.write(head, &partial);
             partial.small()
-        };
-        let partials: Vec<_> = if sizes.is_small() {
-            wave.iter().copied().map(run).collect()
-        } else {
-            wave.par_iter().with_max_len(1).copied().map(run).collect()
-        };
+        });
         for ([b, g], partial) in wave.into_iter().zip(partials) {
-            let heads = g * sizes.group();
+            let heads = sizes.heads_of(g).start;
             add(&mut sink[if wanted.sink { heads } else { 0 }..], &partial.sink);
             if let Some(all) = call.relative.filter(|_| wanted.relative) {
-                add(&mut relative[heads * (2 * all.reach + 1)..], &partial.relative);
+                add(&mut relative[heads * all.width()..], &partial.relative);
             }
             plan.add(&mut bias, [b, g], &partial.bias, &sizes);
         }
     }
+    drop(shared);
     Ok(Gradients {
         query: wanted.query.then_some(query),
         key: wanted.key.then_some(key),
@@ -108,33 +114,47 @@ pub(crate) fn backward<T: Real>(
     })
 }
 
-/// The rows of the gradients, for the tasks that own them.
-pub(crate) struct OutRows<'a, T> {
-    /// `[batch, seq_q, n_heads]` rows
-    pub(crate) query: Rows<'a, T>,
-    /// `[batch, n_keys, n_kv_heads]` rows
-    key: Rows<'a, T>,
-    value: Rows<'a, T>,
-    /// See [`BiasPlan`].
-    pub(crate) bias: Rows<'a, T>,
-}
+impl<T: Real> Shared<'_, T> {
+    /// The sum of what some splits of a head have, added in pairs. `d_bias`: see [`BiasPlan`].
+    fn add_up(
+        &self,
+        head: [usize; 2],
+        splits: &[Range<usize>],
+        d_bias: &Rows<'_, T>,
+    ) -> Partial<T> {
+        match splits {
+            [] => Partial::zeros(self),
+            [rows] => {
+                let rows = rows.clone();
+                T::dispatch(self.isa, Task { shared: self, head, rows, d_bias })
+            }
+            _ => {
+                let (left, right) = splits.split_at(splits.len() / 2);
+                let (mut left, right) = rayon::join(
+                    || self.add_up(head, left, d_bias),
+                    || self.add_up(head, right, d_bias),
+                );
+                left.add(&right);
+                left
+            }
+        }
+    }
 
-impl<T: Real> OutRows<'_, T> {
     /// The gradients of one head's keys and values.
-    fn write(&self, shared: &Shared<'_, T>, [b, g]: [usize; 2], partial: &Partial<T>) {
-        let Sizes { n_keys, n_kv_heads, head_dim, value_dim, .. } = shared.tiles.sizes;
-        let scale = T::from_f64(shared.tiles.call.scale);
+    fn write(&self, [b, g]: [usize; 2], partial: &Partial<T>) {
+        let Sizes { n_keys, n_kv_heads, head_dim, value_dim, .. } = self.tiles.sizes;
+        let scale = T::from_f64(self.tiles.call.scale);
         for j in 0..n_keys {
             let row = (b * n_keys + j) * n_kv_heads + g;
-            if shared.wanted.key {
+            if self.wanted.key {
                 let from = &partial.key[j * head_dim..][..head_dim];
-                for (to, &from) in self.key.take(row).iter_mut().zip(from) {
+                for (to, &from) in self.d_key.take(row).iter_mut().zip(from) {
                     *to = from * scale;
                 }
             }
-            if shared.wanted.value {
+            if self.wanted.value {
                 let from = &partial.value[j * value_dim..][..value_dim];
-                self.value.take(row).copy_from_slice(from);
+                self.d_value.take(row).copy_from_slice(from);
             }
         }
     }
@@ -151,30 +171,8 @@ fn splits(sizes: &Sizes) -> Vec<Range<usize>> {
     crate::tile::ranges(0..seq_q, rows).collect()
 }
 
-/// The sum of what the splits of a head have, added in pairs.
-fn add_up<T: Real>(
-    shared: &Shared<'_, T>,
-    head: [usize; 2],
-    splits: &[Range<usize>],
-    plan: &BiasPlan,
-    rows: &OutRows<'_, T>,
-) -> Partial<T> {
-    match splits {
-        [] => Partial::zeros(shared, plan),
-        [rows_of_task] => T::dispatch(
-            shared.isa,
-            Task { shared, head, rows: rows_of_task.clone(), plan, out: rows },
-        ),
-        _ => {
-            let (left, right) = splits.split_at(splits.len() / 2);
-            let (mut left, right) = rayon::join(
-                || add_up(shared, head, left, plan, rows),
-                || add_up(shared, head, right, plan, rows),
-            );
-            left.add(&right);
-            left
-        }
-    }
+fn zeros<T: Real>(wanted: bool, len: usize) -> Vec<T> {
+    vec![T::default(); if wanted { len } else { 0 }]
 }
 
 /// Adds numbers to those at the start of `to`.

@@ -34,6 +34,11 @@ impl Positions {
         self.offsets[entry].saturating_add(i as i64)
     }
 
+    /// How far key `j` stands behind query `i`; negative before it.
+    pub(crate) fn distance(&self, entry: usize, i: usize, j: usize) -> i64 {
+        self.key(j).saturating_sub(self.query(entry, i))
+    }
+
     /// Where key `j` stands.
     pub fn key(&self, j: usize) -> i64 {
         let gap = if j < self.gap_after { 0 } else { self.gap as i64 };

@@ -1,5 +1,9 @@
 //! One attention call, and its check.
 
+use std::ops::Range;
+
+use rayon::prelude::*;
+
 use crate::{Dropout, Error, Mask, Positions, Real, Relative, View};
 
 /// What one call computes with: forward and backward are given the same.
@@ -83,8 +87,25 @@ impl Sizes {
         self.n_heads / self.n_kv_heads
     }
 
-    /// Whether handing parts to other threads would take longer than computing them.
-    pub(crate) fn is_small(&self) -> bool {
+    /// The query heads that read key head `g`.
+    pub(crate) fn heads_of(&self, g: usize) -> Range<usize> {
+        g * self.group()..(g + 1) * self.group()
+    }
+
+    /// Runs tasks, on all cores unless handing them out would take longer than computing them; the
+    /// results are in the tasks' order.
+    pub(crate) fn run<I: Send, R: Send>(
+        &self,
+        tasks: Vec<I>,
+        task: impl Fn(I) -> R + Send + Sync,
+    ) -> Vec<R> {
+        if self.is_small() {
+            return tasks.into_iter().map(task).collect();
+        }
+        tasks.into_par_iter().with_max_len(1).map(task).collect()
+    }
+
+    fn is_small(&self) -> bool {
         let pairs =
             self.batch as f64 * self.n_heads as f64 * self.seq_q as f64 * self.n_keys as f64;
         pairs * (self.head_dim + self.value_dim) as f64 <= 100_000.0

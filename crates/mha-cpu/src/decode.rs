@@ -7,10 +7,8 @@
 use std::f64::consts::LOG2_E;
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use crate::call::Sizes;
-use crate::seen::Seen;
+use crate::product::dot;
 use crate::simd::{Isa, Kernel, Lanes, Simd, exp2};
 use crate::softmax::log_sum_exp;
 use crate::tile::{KEYS, Tiles, ranges};
@@ -31,11 +29,7 @@ pub(crate) fn decode<T: Real>(isa: Isa, tiles: &Tiles<'_, T>) -> Output<T> {
     let tasks: Vec<_> =
         (0..batch).flat_map(|b| ranges(0..n_keys, RUN).map(move |keys| (b, keys))).collect();
     let run = |(b, keys)| (b, T::dispatch(isa, Decode { tiles, b, keys }));
-    let partials: Vec<(usize, Partial<T>)> = if tiles.sizes.is_small() {
-        tasks.into_iter().map(run).collect()
-    } else {
-        tasks.into_par_iter().with_max_len(1).map(run).collect()
-    };
+    let partials = tiles.sizes.run(tasks, run);
 
     let mut all: Vec<Partial<T>> = (0..batch).map(|_| Partial::start(tiles)).collect();
     for (b, partial) in &partials {
@@ -116,7 +110,7 @@ impl<T: Real> Kernel<T> for Decode<'_, T> {
     fn run<S: Simd<T>, const M: usize, const N: usize>(self, simd: S) -> Partial<T> {
         let Self { tiles, b, keys } = self;
         let Sizes { n_heads, n_kv_heads, head_dim, value_dim, .. } = tiles.sizes;
-        let (call, group) = (tiles.call, tiles.sizes.group());
+        let call = tiles.call;
         let scoring = tiles.scoring();
         let number = |x: f64| simd.splat(T::from_f64(x));
         let none = S::Lanes::all(T::from_f64(f64::NEG_INFINITY));
@@ -139,11 +133,7 @@ impl<T: Real> Kernel<T> for Decode<'_, T> {
                 for (h, hidden) in hidden.chunks_exact_mut(KEYS).enumerate() {
                     let seen = tiles.masks.see([b, h], &(0..1), &keys, &mut bits);
                     for (hidden, &bits) in hidden.iter_mut().zip(&bits[..keys.len()]) {
-                        *hidden = match seen {
-                            Seen::Nothing => true,
-                            Seen::Everything => false,
-                            Seen::Some => bits == 0,
-                        };
+                        *hidden = !seen.any(bits);
                     }
                 }
             }
@@ -154,7 +144,7 @@ impl<T: Real> Kernel<T> for Decode<'_, T> {
             for (n, j) in keys.clone().enumerate() {
                 for g in 0..n_kv_heads {
                     let key = call.key.row([b, j, g, 0], &mut row[..head_dim]);
-                    for h in g * group..(g + 1) * group {
+                    for h in tiles.sizes.heads_of(g) {
                         if !is_hidden(h, n) {
                             let score = dot(&query[h * head_dim..][..head_dim], key);
                             scores[h * vectors + n / S::LANES].numbers_mut()[n % S::LANES] = score;
@@ -201,7 +191,7 @@ impl<T: Real> Kernel<T> for Decode<'_, T> {
             for (n, j) in keys.clone().enumerate() {
                 for g in 0..n_kv_heads {
                     let value = call.value.row([b, j, g, 0], &mut row[..value_dim]);
-                    for h in g * group..(g + 1) * group {
+                    for h in tiles.sizes.heads_of(g) {
                         if is_hidden(h, n) {
                             continue;
                         }
@@ -216,31 +206,6 @@ impl<T: Real> Kernel<T> for Decode<'_, T> {
         }
         all
     }
-}
-
-/// The product of two rows, summed in parts that fill vectors.
-#[inline(always)]
-fn dot<T: Real>(a: &[T], b: &[T]) -> T {
-    let mut sums = [T::default(); 16];
-    let (a, a_rest) = a.as_chunks::<16>();
-    let (b, b_rest) = b.as_chunks::<16>();
-    for (a, b) in a.iter().zip(b) {
-        for n in 0..16 {
-            sums[n] = sums[n] + a[n] * b[n];
-        }
-    }
-    let mut rest = T::default();
-    for (&a, &b) in a_rest.iter().zip(b_rest) {
-        rest = rest + a * b;
-    }
-    let mut width = 8;
-    while width > 0 {
-        for n in 0..width {
-            sums[n] = sums[n] + sums[n + width];
-        }
-        width /= 2;
-    }
-    sums[0] + rest
 }
 
 /// The largest of the lanes and of one number; a NaN is passed over.

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::call::{PAIRS, Sizes};
+use crate::product::lane_mut;
 use crate::simd::{Lanes, Simd};
 use crate::{Call, Error, Real, View};
 
@@ -40,11 +41,10 @@ impl<'a, T: Real> Extras<'a, T> {
         }
         let keys = keys.start..keys.end.min(self.seq_k).max(keys.start);
         let mut add = |n: usize, lane: usize, value: T| {
-            let place = &mut extra[n][lane / S::LANES].numbers_mut()[lane % S::LANES];
+            let place = lane_mut::<T, S, N>(&mut extra[n], lane);
             *place = *place + value;
         };
-        let positions = &self.call.positions;
-        let distance = |i: usize, j: usize| positions.key(j).saturating_sub(positions.query(b, i));
+        let distance = |i: usize, j: usize| self.call.positions.distance(b, i, j);
         if let Some(slopes) = self.call.alibi {
             let slope = T::from_f64(-slopes[h]);
             for (lane, i) in rows.clone().enumerate() {

@@ -3,13 +3,11 @@
 use std::f64::consts::LOG2_E;
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use crate::call::Sizes;
 use crate::decode::{decode, is_decoding};
 use crate::dropout::{self, column};
 use crate::machine::Rows;
-use crate::product::{add_columns, add_rows, load, store, zeros};
+use crate::product::{add_columns, add_rows, lane as lane_of, lane_mut, load, store, zeros};
 use crate::seen::Seen;
 use crate::simd::{Isa, Kernel, Lanes, Simd};
 use crate::softmax::{Running, log_sum_exp};
@@ -35,11 +33,7 @@ pub(crate) fn forward<T: Real>(isa: Isa, call: &Call<'_, T>) -> Result<Output<T>
         };
         let tasks = tasks(&tiles.sizes);
         let run = |(head, rows)| T::dispatch(isa, Forward { tiles: &tiles, head, rows, out: &out });
-        if tiles.sizes.is_small() {
-            tasks.into_iter().for_each(run);
-        } else {
-            tasks.into_par_iter().with_max_len(1).for_each(run);
-        }
+        tiles.sizes.run(tasks, run);
     }
     Ok(Output { context, lse, rest })
 }
@@ -162,10 +156,10 @@ impl<T: Real> Forward<'_, T> {
             let Running { max, sum } = &block.running;
             let mut scale = [S::Lanes::all(T::default()); N];
             for (lane, i) in block.rows.clone().enumerate() {
-                let at = |lanes: &[S::Lanes; N]| lanes[lane / S::LANES].numbers()[lane % S::LANES];
-                let (max, sum) = (at(max), at(sum));
+                let at = lane_of::<T, S, N>;
+                let (max, sum) = (at(max, lane), at(sum, lane));
                 let inverse = if sum == T::default() { 0.0 } else { 1.0 / sum.to_f64() };
-                scale[lane / S::LANES].numbers_mut()[lane % S::LANES] = T::from_f64(inverse);
+                *lane_mut::<T, S, N>(&mut scale, lane) = T::from_f64(inverse);
                 let row = (b * n_heads + h) * seq_q + i;
                 [out.lse.take(row)[0], out.rest.take(row)[0]] = log_sum_exp(max, sum);
             }

@@ -46,7 +46,7 @@ impl<T: Real> Naive<'_, T> {
                 let bias = bias.broadcast("", "", [batch, n_heads, seq_q, seq_k]).unwrap();
                 score += bias.get(pair).to_f64();
             }
-            let distance = call.positions.key(j).saturating_sub(call.positions.query(b, i));
+            let distance = call.positions.distance(b, i, j);
             if let Some(slopes) = call.alibi {
                 score -= slopes[h] * (distance as f64).abs();
             }
@@ -174,7 +174,7 @@ pub(crate) fn backward<T: Real>(
                 gradient[at] += d_score;
             }
             if let (Some(gradient), Some(relative)) = (&mut relative, &call.relative) {
-                let distance = call.positions.key(j).saturating_sub(call.positions.query(b, i));
+                let distance = call.positions.distance(b, i, j);
                 gradient[h * relative.width() + relative.index(distance)] += d_score;
             }
         }

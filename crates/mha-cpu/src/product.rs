@@ -13,6 +13,46 @@ pub(crate) type Sums<T, S, const M: usize, const N: usize> = [[<S as Simd<T>>::V
 /// Vectors side by side: what a row of a tile is.
 pub(crate) type Row<T, S, const N: usize> = [<S as Simd<T>>::Lanes; N];
 
+/// The number in one lane of a row.
+#[inline(always)]
+pub(crate) fn lane<T: Real, S: Simd<T>, const N: usize>(row: &Row<T, S, N>, lane: usize) -> T {
+    row[lane / S::LANES].numbers()[lane % S::LANES]
+}
+
+/// The place of one lane of a row.
+#[inline(always)]
+pub(crate) fn lane_mut<T: Real, S: Simd<T>, const N: usize>(
+    row: &mut Row<T, S, N>,
+    lane: usize,
+) -> &mut T {
+    &mut row[lane / S::LANES].numbers_mut()[lane % S::LANES]
+}
+
+/// The product of two rows of numbers, summed in parts that fill vectors.
+#[inline(always)]
+pub(crate) fn dot<T: Real>(a: &[T], b: &[T]) -> T {
+    let mut sums = [T::default(); 16];
+    let (a, a_rest) = a.as_chunks::<16>();
+    let (b, b_rest) = b.as_chunks::<16>();
+    for (a, b) in a.iter().zip(b) {
+        for n in 0..16 {
+            sums[n] = sums[n] + a[n] * b[n];
+        }
+    }
+    let mut rest = T::default();
+    for (&a, &b) in a_rest.iter().zip(b_rest) {
+        rest = rest + a * b;
+    }
+    let mut width = 8;
+    while width > 0 {
+        for n in 0..width {
+            sums[n] = sums[n] + sums[n + width];
+        }
+        width /= 2;
+    }
+    sums[0] + rest
+}
+
 #[inline(always)]
 pub(crate) fn zeros<T: Real, S: Simd<T>, const M: usize, const N: usize>(
     simd: S,

@@ -22,6 +22,17 @@ pub(crate) enum Seen {
     Some,
 }
 
+impl Seen {
+    /// Whether some query sees a key, given the bits of that key.
+    pub(crate) fn any(self, bits: u32) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Everything => true,
+            Self::Some => bits != 0,
+        }
+    }
+}
+
 impl<'a> Masks<'a> {
     pub(crate) fn new(mask: &'a Mask<'a>, sizes: &Sizes) -> Result<Self, Error> {
         let &Sizes { batch, n_heads, seq_q, seq_k, .. } = sizes;

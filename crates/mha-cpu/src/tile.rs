@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use crate::call::Sizes;
 use crate::extra::Extras;
-use crate::seen::{Masks, Seen};
+use crate::seen::Masks;
 use crate::simd::{Lanes, Simd, tanh};
 use crate::{Call, Error, Real, View};
 
@@ -61,19 +61,14 @@ impl<'a, T: Real> Tiles<'a, T> {
     fn is_seen(&self, b: usize, g: usize, j: usize) -> bool {
         let Sizes { seq_q, n_keys, n_kv_heads, .. } = self.sizes;
         let seen = self.seen[b * n_kv_heads + g].get_or_init(|| {
-            let group = self.sizes.group();
             let mut seen = vec![false; n_keys];
-            for h in g * group..(g + 1) * group {
+            for h in self.sizes.heads_of(g) {
                 for rows in ranges(0..seq_q, 32) {
                     for keys in ranges(0..n_keys, KEYS) {
                         let mut bits = [0; KEYS];
                         let answer = self.masks.see([b, h], &rows, &keys, &mut bits);
                         for (seen, bits) in seen[keys].iter_mut().zip(bits) {
-                            *seen |= match answer {
-                                Seen::Nothing => false,
-                                Seen::Everything => true,
-                                Seen::Some => bits != 0,
-                            };
+                            *seen |= answer.any(bits);
                         }
                     }
                 }
@@ -167,7 +162,7 @@ impl Scoring {
     }
 }
 
-/// Rows of numbers, each padded with zeros to `width`, and as many rows as `tall` says.
+/// Rows of `used` numbers, each padded with zeros to `width`.
 #[derive(Debug)]
 pub(crate) struct Padded<T> {
     pub(crate) numbers: Vec<T>,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::Shared;
 use crate::Real;
 use crate::call::Sizes;
-use crate::product::Row;
+use crate::product::{Row, dot, lane_mut};
 use crate::simd::{Lanes, Simd};
 use crate::tile::zero_rows;
 use crate::transpose::{into_pieces, pieces_into_lanes, rows_of_pieces};
@@ -73,13 +73,13 @@ impl<T: Real, S: Simd<T>, const N: usize> Block<T, S, N> {
             let lse = if lse == f64::NEG_INFINITY { 0.0 } else { lse };
             let exact = -lse * std::f64::consts::LOG2_E;
             let rounded = T::from_f64(exact);
-            let at = (lane / S::LANES, lane % S::LANES);
-            delta[at.0].numbers_mut()[at.1] = dot;
-            shift[at.0].numbers_mut()[at.1] = rounded;
-            factor[at.0].numbers_mut()[at.1] = T::from_f64((exact - rounded.to_f64()).exp2());
+            let set = |row: &mut Row<T, S, N>, x: T| *lane_mut::<T, S, N>(row, lane) = x;
+            set(&mut delta, dot);
+            set(&mut shift, rounded);
+            set(&mut factor, T::from_f64((exact - rounded.to_f64()).exp2()));
             if let Some(logits) = tiles.call.sink {
                 let weight = (logits[h].to_f64() - lse).exp();
-                sink[at.0].numbers_mut()[at.1] = T::from_f64(weight);
+                set(&mut sink, T::from_f64(weight));
                 sum -= if weight > 0.0 { weight * dot.to_f64() } else { 0.0 };
             }
         }
@@ -101,19 +101,4 @@ impl<T: Real, S: Simd<T>, const N: usize> Block<T, S, N> {
             d_query,
         }
     }
-}
-
-/// The product of two rows, summed in eight parts.
-#[inline(always)]
-fn dot<T: Real>(a: &[T], b: &[T]) -> T {
-    let mut sums = [T::default(); 8];
-    let (a, a_rest) = a.as_chunks::<8>();
-    let (b, b_rest) = b.as_chunks::<8>();
-    for (a, b) in a.iter().zip(b) {
-        for n in 0..8 {
-            sums[n] = sums[n] + a[n] * b[n];
-        }
-    }
-    let rest = a_rest.iter().zip(b_rest).map(|(&a, &b)| a * b);
-    sums.into_iter().chain(rest).fold(T::default(), |sum, x| sum + x)
 }

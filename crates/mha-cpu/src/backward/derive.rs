@@ -10,6 +10,15 @@ use crate::product::Row;
 use crate::simd::{Lanes, Simd, exp2};
 use crate::tile::{KEYS, Padded};
 
+/// Some queries of an entry by some keys.
+pub(crate) struct Tile<'a, T> {
+    pub(crate) shared: &'a Shared<'a, T>,
+    pub(crate) b: usize,
+    pub(crate) keys: Range<usize>,
+    /// Whether pairs are hidden that the scratch's bits tell.
+    pub(crate) masked: bool,
+}
+
 /// The scores of a tile, and what becomes of them: a row for each key.
 pub(crate) struct Scratch<T: Real, S: Simd<T>, const N: usize> {
     /// Scores, then weights, then what dropout left of them.
@@ -24,23 +33,19 @@ pub(crate) struct Scratch<T: Real, S: Simd<T>, const N: usize> {
 
 /// The scores of a tile, but for their unit, into `weights`.
 #[inline(always)]
-#[expect(clippy::too_many_arguments, reason = "the parts of one tile")]
 pub(crate) fn weigh<T: Real, S: Simd<T>, const M: usize, const N: usize>(
     simd: S,
-    shared: &Shared<'_, T>,
-    b: usize,
+    tile: &Tile<'_, T>,
     block: &Block<T, S, N>,
-    keys: &Range<usize>,
-    masked: bool,
     key: &Padded<T>,
     scratch: &mut Scratch<T, S, N>,
 ) {
-    let tiles = &shared.tiles;
+    let Tile { shared: Shared { tiles, .. }, b, keys, masked } = tile;
     let Scratch { weights, tangents, extra, bits, .. } = scratch;
     scores_of::<T, S, M, N>(simd, key, keys.len(), &block.query, weights);
     let has_extra = !tiles.extras.is_none();
     if has_extra {
-        tiles.extras.write::<S, N>([b, block.h], &block.rows, keys, extra);
+        tiles.extras.write::<S, N>([*b, block.h], &block.rows, keys, extra);
     }
     let extra = has_extra.then(|| &extra[..keys.len()]);
     let tangents = (!tangents.is_empty()).then_some(&mut tangents[..]);
@@ -53,15 +58,13 @@ pub(crate) fn weigh<T: Real, S: Simd<T>, const M: usize, const N: usize>(
 #[inline(always)]
 pub(crate) fn derive<T: Real, S: Simd<T>, const N: usize>(
     simd: S,
-    shared: &Shared<'_, T>,
-    b: usize,
+    tile: &Tile<'_, T>,
     block: &Block<T, S, N>,
-    keys: &Range<usize>,
-    masked: bool,
     scratch: &mut Scratch<T, S, N>,
 ) {
+    let &Tile { shared: Shared { tiles, .. }, b, ref keys, masked } = tile;
     let Scratch { weights, d_scores, extra, bits, .. } = scratch;
-    let unit = simd.splat(T::from_f64(shared.tiles.scoring().unit()));
+    let unit = simd.splat(T::from_f64(tiles.scoring().unit()));
     let zero = simd.splat(T::default());
     let mut shift = [zero; N];
     let mut factor = [zero; N];
@@ -71,7 +74,7 @@ pub(crate) fn derive<T: Real, S: Simd<T>, const N: usize>(
         factor[n] = simd.load(&block.factor[n]);
         delta[n] = simd.load(&block.delta[n]);
     }
-    let dropout = shared.tiles.call.dropout.as_ref();
+    let dropout = tiles.call.dropout.as_ref();
     if let Some(dropout) = dropout {
         let factors = &mut extra[..keys.len()];
         factors.fill([S::Lanes::all(T::from_f64(1.0)); N]);
@@ -88,7 +91,7 @@ pub(crate) fn derive<T: Real, S: Simd<T>, const N: usize>(
     }
     // Where all keys are in one tile, weights and δ are those of the textbook, of the very numbers
     // that they are taken from: what few keys leave of a difference is small.
-    let whole = keys.len() == shared.tiles.sizes.n_keys;
+    let whole = keys.len() == tiles.sizes.n_keys;
     if whole {
         normalize::<T, S, N>(simd, block, sums, &mut weights[..keys.len()]);
     }

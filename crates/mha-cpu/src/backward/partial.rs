@@ -1,7 +1,6 @@
 //! What the tasks of one key head add up.
 
-use super::d_bias::BiasPlan;
-use super::{Shared, add};
+use super::{Shared, add, zeros};
 use crate::Real;
 use crate::call::Sizes;
 
@@ -16,23 +15,22 @@ pub(crate) struct Partial<T> {
     pub(crate) relative: Vec<T>,
     /// `[heads of the group]`
     pub(crate) sink: Vec<T>,
-    /// See [`BiasPlan::partial_len`].
+    /// See [`BiasPlan::partial_len`](super::BiasPlan::partial_len).
     pub(crate) bias: Vec<T>,
 }
 
 impl<T: Real> Partial<T> {
-    pub(crate) fn zeros(shared: &Shared<'_, T>, plan: &BiasPlan) -> Self {
+    pub(crate) fn zeros(shared: &Shared<'_, T>) -> Self {
         let (tiles, wanted) = (&shared.tiles, &shared.wanted);
         let Sizes { n_keys, head_dim, value_dim, .. } = tiles.sizes;
         let group = tiles.sizes.group();
-        let zeros = |wanted: bool, len: usize| vec![T::default(); if wanted { len } else { 0 }];
-        let table = tiles.call.relative.map_or(0, |relative| 2 * relative.reach + 1);
+        let table = tiles.call.relative.map_or(0, |relative| relative.width());
         Self {
             key: zeros(wanted.key, n_keys * head_dim),
             value: zeros(wanted.value, n_keys * value_dim),
             relative: zeros(wanted.relative, group * table),
             sink: zeros(wanted.sink, group),
-            bias: zeros(wanted.bias, plan.partial_len()),
+            bias: zeros(wanted.bias, shared.plan.partial_len()),
         }
     }
 

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use super::Shared;
 use super::block::Block;
-use super::d_bias::BiasPlan;
+use super::derive::Tile;
 use super::partial::Partial;
-use crate::product::{Row, add_lanes, load, store};
+use crate::product::{Row, add_lanes, lane as lane_of, load, store};
 use crate::simd::{Lanes, Simd};
 use crate::tile::KEYS;
 use crate::{Real, Wanted};
@@ -52,23 +52,21 @@ pub(crate) fn out_of_pieces<T: Real, S: Simd<T>, const N: usize>(
 
 /// Adds ds to the gradients of the biases. `d_bias`: the rows of the block's queries, if they have some.
 #[inline(always)]
-#[expect(clippy::too_many_arguments, reason = "the parts of one tile")]
 pub(crate) fn add_to_biases<T: Real, S: Simd<T>, const N: usize>(
-    shared: &Shared<'_, T>,
-    [b, of_group]: [usize; 2],
+    tile: &Tile<'_, T>,
+    of_group: usize,
     block: &Block<T, S, N>,
-    keys: &Range<usize>,
     d_scores: &[Row<T, S, N>],
-    plan: &BiasPlan,
     d_bias: &mut [&mut [T]],
     partial: &mut Partial<T>,
 ) {
-    let Shared { tiles, wanted: Wanted { bias, relative, .. }, .. } = shared;
+    let &Tile { shared, b, ref keys, .. } = tile;
+    let Shared { tiles, plan, wanted: Wanted { bias, relative, .. }, .. } = shared;
     let keys = keys.start..keys.end.min(tiles.sizes.seq_k);
     let width = plan.row_width();
     let slot = plan.slot(of_group);
     for (lane, i) in block.rows.clone().enumerate() {
-        let d_score = |n: usize| d_scores[n][lane / S::LANES].numbers()[lane % S::LANES];
+        let d_score = |n: usize| lane_of::<T, S, N>(&d_scores[n], lane);
         if *bias && width > 0 {
             let row = match d_bias.get_mut(lane) {
                 Some(row) => row,
@@ -81,9 +79,8 @@ pub(crate) fn add_to_biases<T: Real, S: Simd<T>, const N: usize>(
         }
         if let Some(all) = tiles.call.relative.filter(|_| *relative) {
             let row = &mut partial.relative[of_group * all.width()..][..all.width()];
-            let query = tiles.call.positions.query(b, i);
             for (n, j) in keys.clone().enumerate() {
-                let distance = tiles.call.positions.key(j).saturating_sub(query);
+                let distance = tiles.call.positions.distance(b, i, j);
                 let place = &mut row[all.index(distance)];
                 *place = *place + d_score(n);
             }

@@ -2,15 +2,15 @@
 
 use std::ops::Range;
 
+use super::Shared;
 use super::block::Block;
-use super::d_bias::BiasPlan;
-use super::derive::{Scratch, derive, uncap, weigh};
+use super::derive::{Scratch, Tile, derive, uncap, weigh};
 use super::partial::Partial;
 use super::sums::{add_to_biases, out_of_pieces, sum_over_queries};
-use super::{OutRows, Shared};
 use crate::Real;
 use crate::call::Sizes;
 use crate::forward::scores_of;
+use crate::machine::Rows;
 use crate::product::{add_columns, load, store};
 use crate::seen::Seen;
 use crate::simd::{Kernel, Lanes, Simd};
@@ -22,8 +22,8 @@ pub(crate) struct Task<'a, T> {
     /// Entry and key head.
     pub(crate) head: [usize; 2],
     pub(crate) rows: Range<usize>,
-    pub(crate) plan: &'a BiasPlan,
-    pub(crate) out: &'a OutRows<'a, T>,
+    /// See [`BiasPlan`](super::BiasPlan).
+    pub(crate) d_bias: &'a Rows<'a, T>,
 }
 
 impl<T: Real> Kernel<T> for Task<'_, T> {
@@ -42,16 +42,16 @@ impl<T: Real> Kernel<T> for Task<'_, T> {
 impl<T: Real> Task<'_, T> {
     #[inline(always)]
     fn differentiate<S: Simd<T>, const M: usize, const N: usize>(self, simd: S) -> Partial<T> {
-        let Self { shared, head: [b, g], rows, plan, out } = self;
-        let Shared { tiles, wanted, .. } = shared;
+        let Self { shared, head: [b, g], rows, d_bias: bias_rows } = self;
+        let Shared { tiles, wanted, plan, .. } = shared;
         let Sizes { n_keys, n_heads, seq_q, head_dim, value_dim, .. } = tiles.sizes;
         let zero = [S::Lanes::all(T::default()); N];
         let lanes = N * S::LANES;
         let group = tiles.sizes.group();
-        let mut partial = Partial::zeros(shared, plan);
+        let mut partial = Partial::zeros(shared);
 
         let mut blocks = Vec::new();
-        for (of_group, h) in (g * group..(g + 1) * group).enumerate() {
+        for (of_group, h) in tiles.sizes.heads_of(g).enumerate() {
             for rows in ranges(rows.clone(), lanes) {
                 let d_sink = partial.sink.get_mut(of_group);
                 blocks.push(Block::<T, S, N>::new(simd, shared, [b, h], rows, M, d_sink));
@@ -61,7 +61,7 @@ impl<T: Real> Task<'_, T> {
         let mut d_bias: Vec<&mut [T]> = Vec::new();
         if plan.has_rows() && plan.row_width() > 0 {
             for slot in 0..plan.slots() {
-                let own = rows.clone().map(|i| out.bias.take(plan.row([b, g * group + slot, i])));
+                let own = rows.clone().map(|i| bias_rows.take(plan.row([b, g * group + slot, i])));
                 d_bias.extend(own);
             }
         }
@@ -97,22 +97,21 @@ impl<T: Real> Task<'_, T> {
                     copied = true;
                 }
                 let masked = seen == Seen::Some;
-                weigh::<T, S, M, N>(simd, shared, b, block, &keys, masked, &key, &mut scratch);
+                let tile = Tile { shared, b, keys: keys.clone(), masked };
+                weigh::<T, S, M, N>(simd, &tile, block, &key, &mut scratch);
                 if wanted.query || wanted.key || wanted.bias || wanted.relative {
                     let d_scores = &mut scratch.d_scores;
                     scores_of::<T, S, M, N>(simd, &value, keys.len(), &block.d_context, d_scores);
                 }
-                derive::<T, S, N>(simd, shared, b, block, &keys, masked, &mut scratch);
+                derive::<T, S, N>(simd, &tile, block, &mut scratch);
                 if wanted.bias || wanted.relative {
                     let of_group = block.h - g * group;
                     let slot = plan.slot(of_group) * rows.len() + block.rows.start - rows.start;
                     add_to_biases::<T, S, N>(
-                        shared,
-                        [b, of_group],
+                        &tile,
+                        of_group,
                         block,
-                        &keys,
                         &scratch.d_scores,
-                        plan,
                         d_bias.get_mut(slot..).unwrap_or_default(),
                         &mut partial,
                     );
@@ -158,7 +157,8 @@ impl<T: Real> Task<'_, T> {
                     simd.store(simd.mul(simd.load(lanes), scale), lanes);
                 }
                 let h = block.h;
-                let own = block.rows.clone().map(|i| out.query.take((b * seq_q + i) * n_heads + h));
+                let own =
+                    block.rows.clone().map(|i| shared.d_query.take((b * seq_q + i) * n_heads + h));
                 lanes_into_rows::<T, S, N>(simd, &block.d_query, &mut own.collect::<Vec<_>>());
             }
         }
