@@ -47,6 +47,18 @@ pub fn floats<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> Vec<f32> {
 #[macro_export]
 macro_rules! on_every_backend {
     ($($test:ident),+ $(,)?) => {
+        $crate::on_every_cpu!($($test),+);
+        #[cfg(feature = "wgpu")]
+        mod wgpu {
+            $(#[test] fn $test() { super::$test::<burn::backend::Autodiff<burn::backend::Wgpu>>(); })+
+        }
+    };
+}
+
+/// [`on_every_backend`] for those that compute on the CPU.
+#[macro_export]
+macro_rules! on_every_cpu {
+    ($($test:ident),+ $(,)?) => {
         #[cfg(feature = "ndarray")]
         mod ndarray {
             $(#[test] fn $test() { super::$test::<burn::backend::Autodiff<burn::backend::NdArray>>(); })+
@@ -54,10 +66,6 @@ macro_rules! on_every_backend {
         #[cfg(feature = "flex")]
         mod flex {
             $(#[test] fn $test() { super::$test::<burn::backend::Autodiff<burn::backend::Flex>>(); })+
-        }
-        #[cfg(feature = "wgpu")]
-        mod wgpu {
-            $(#[test] fn $test() { super::$test::<burn::backend::Autodiff<burn::backend::Wgpu>>(); })+
         }
     };
 }
@@ -67,27 +75,10 @@ macro_rules! on_every_backend {
 macro_rules! on_every_path {
     ($($test:ident),+ $(,)?) => {
         mod on_every_path {
-            $(pub(super) fn $test<B: burn::tensor::backend::AutodiffBackend>() {
+            $(fn $test<B: burn::tensor::backend::AutodiffBackend>() {
                 $crate::paths::<B>().into_iter().for_each(super::$test::<B>);
             })+
-        }
-        #[cfg(feature = "ndarray")]
-        mod ndarray {
-            $(#[test] fn $test() {
-                super::on_every_path::$test::<burn::backend::Autodiff<burn::backend::NdArray>>();
-            })+
-        }
-        #[cfg(feature = "flex")]
-        mod flex {
-            $(#[test] fn $test() {
-                super::on_every_path::$test::<burn::backend::Autodiff<burn::backend::Flex>>();
-            })+
-        }
-        #[cfg(feature = "wgpu")]
-        mod wgpu {
-            $(#[test] fn $test() {
-                super::on_every_path::$test::<burn::backend::Autodiff<burn::backend::Wgpu>>();
-            })+
+            $crate::on_every_backend!($($test),+);
         }
     };
 }

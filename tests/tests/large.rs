@@ -5,21 +5,9 @@
 use burn::tensor::Tensor;
 use burn::tensor::backend::AutodiffBackend;
 use mha::{AttentionOptions, Mask, attention};
-use mha_tests::{assert_close, bools, floats, numbers, tensor, wide};
+use mha_tests::{assert_close, bools, floats, numbers, on_every_cpu, tensor, wide};
 
-macro_rules! on_cpus {
-    ($($test:ident),+) => {
-        #[cfg(feature = "ndarray")]
-        mod ndarray {
-            $(#[test] fn $test() { super::$test::<burn::backend::Autodiff<burn::backend::NdArray>>(); })+
-        }
-        #[cfg(feature = "flex")]
-        mod flex {
-            $(#[test] fn $test() { super::$test::<burn::backend::Autodiff<burn::backend::Flex>>(); })+
-        }
-    };
-}
-on_cpus!(last_sample_and_head, last_queries);
+on_every_cpu!(last_sample_and_head, last_queries);
 
 /// The context and the gradients of query, key and value, with a gradient of ones.
 fn run<B: AutodiffBackend>(

@@ -175,7 +175,7 @@ impl<'a, T: Real> Call<'a, T> {
             finite("dropout", probability, "be in [0, 1)", ok)?;
         }
         let pairs = [batch, n_heads, seq_q, seq_k];
-        if let Some(runs) = &self.mask.runs {
+        if let Some(runs) = self.mask.runs {
             runs.check(batch, seq_q, seq_k)?;
         }
         for segments in &self.mask.segments {

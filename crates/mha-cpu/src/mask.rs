@@ -15,13 +15,13 @@ use crate::{Error, View};
 ///
 /// // Causal: query i sees the keys up to i.
 /// let causal = Runs::new(1, 4, |_, i| [0..i + 1]);
-/// let mask = Mask { runs: Some(causal), ..Mask::default() };
+/// let mask = Mask { runs: Some(&causal), ..Mask::default() };
 /// assert!(mask.segments.is_empty() && mask.dense.is_empty());
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Mask<'a> {
     /// The keys that each query sees as runs.
-    pub runs: Option<Runs>,
+    pub runs: Option<&'a Runs>,
     /// Queries see the keys of their own id.
     pub segments: Vec<Segments<'a>>,
     /// Pairs that are hidden where it is true: `[batch or 1, n_heads or 1, seq_q or 1, seq_k or 1]`.

@@ -15,7 +15,7 @@ impl<T: Real> Naive<'_, T> {
         }
         let mask = &self.call.mask;
         let Sizes { batch, n_heads, seq_q, seq_k, .. } = self.sizes;
-        mask.runs.as_ref().is_some_and(|runs| !runs.of(b, i).iter().any(|run| run.contains(&j)))
+        mask.runs.is_some_and(|runs| !runs.of(b, i).iter().any(|run| run.contains(&j)))
             || mask.segments.iter().any(|ids| ids.of(b)[0][i] != ids.of(b)[1][j])
             || mask.dense.iter().any(|dense| {
                 let dense = dense.broadcast("", "", [batch, n_heads, seq_q, seq_k]).unwrap();

@@ -89,7 +89,7 @@ impl<'a> Masks<'a> {
         keys: &Range<usize>,
         bits: &mut [u32],
     ) -> Seen {
-        let Some(runs) = &self.mask.runs else { return Seen::Everything };
+        let Some(runs) = self.mask.runs else { return Seen::Everything };
         let (mut none, mut all) = (true, true);
         for i in rows.clone() {
             let runs = runs.of(b, i);

@@ -28,6 +28,7 @@ struct Data<T> {
     slopes: Vec<f64>,
     dense: Vec<bool>,
     ids: [Vec<Vec<u32>>; 2],
+    runs: Option<Runs>,
 }
 
 /// Sizes: batch, queries, keys, heads, key heads, head width, value width.
@@ -56,6 +57,7 @@ impl Case {
             slopes: numbers(8, h),
             dense: numbers::<f32>(9, b * h * q * k).iter().map(|&x| x > 0.4).collect(),
             ids: [ids(q).collect(), ids(self.ruled()).collect()],
+            runs: self.runs(),
         }
     }
 
@@ -67,6 +69,22 @@ impl Case {
     fn ruled(&self) -> usize {
         let [_, _, k, ..] = self.sizes;
         if self.has(11) { k.saturating_sub(2) } else { k }
+    }
+
+    /// Causal, or windows of each entry with two sinks.
+    fn runs(&self) -> Option<Runs> {
+        let [b, q, ..] = self.sizes;
+        let ruled = self.ruled();
+        let windows = |b: usize, i: usize| {
+            let start = (i * ruled / q.max(1)).saturating_sub(9 + b).max(2).min(ruled);
+            [0..2.min(start), start..(start + 20).min(ruled)]
+        };
+        let causal = |_: usize, i: usize| Some(0..(i + 1 + ruled).saturating_sub(q).min(ruled));
+        match (self.has(0), self.has(1)) {
+            (_, true) => Some(Runs::new(b, q, windows)),
+            (true, _) => Some(Runs::new(1, q, causal)),
+            _ => None,
+        }
     }
 
     fn call<'a, T: Real>(&self, data: &'a Data<T>) -> Call<'a, T> {
@@ -82,18 +100,7 @@ impl Case {
         let ruled = self.ruled();
         call.n_memory = k - ruled;
         let one = |repeated: bool, n: usize| if repeated { 1 } else { n };
-        if has(0) {
-            let causal =
-                move |_: usize, i: usize| Some(0..(i + 1 + ruled).saturating_sub(q).min(ruled));
-            mask.runs = Some(Runs::new(1, q, causal));
-        }
-        if has(1) {
-            let sinks = move |b: usize, i: usize| {
-                let start = (i * ruled / q.max(1)).saturating_sub(9 + b).max(2).min(ruled);
-                [0..2.min(start), start..(start + 20).min(ruled)]
-            };
-            mask.runs = Some(Runs::new(b, q, sinks));
-        }
+        mask.runs = data.runs.as_ref();
         if has(2) {
             mask.segments = vec![Segments { query: &data.ids[0], key: &data.ids[1] }];
         }
@@ -299,7 +306,8 @@ fn unseen_keys_may_hold_anything() {
                 let (key, value) = (with_junk(&key), with_junk(&value));
                 let view = |data, seq| View::contiguous(data, [1, seq, 1, width]).unwrap();
                 let mut call = Call::new(view(&query, q), view(&key, k), view(&value, k));
-                call.mask.runs = runs.map(|end| Runs::new(1, q, |_, _| Some(0..end)));
+                let runs = runs.map(|end| Runs::new(1, q, |_, _| Some(0..end)));
+                call.mask.runs = runs.as_ref();
                 call.mask.dense = vec![view_of(dense, [1, 1, 1, k])];
                 let Output { context, lse, rest } = forward_on(*isa, &call).unwrap();
                 let saved = Saved {
@@ -334,7 +342,8 @@ fn a_visible_nan_stays() {
                 let context = forward_on(*isa, &call).unwrap().context;
                 assert!(context.iter().all(|x| x.is_nan()), "{isa:?} {context:?}");
                 // Causal from the left: query 0 sees key 0 alone.
-                call.mask.runs = Some(Runs::new(1, q, |_, _| Some(0..1)));
+                let first = Runs::new(1, q, |_, _| Some(0..1));
+                call.mask.runs = Some(&first);
                 let context = forward_on(*isa, &call).unwrap().context;
                 assert!(context.iter().all(|x| x.is_finite()), "{isa:?} {context:?}");
             }

@@ -204,7 +204,7 @@ fn with_call<B: CpuBackend + Storage<T>, T: Real, R>(
     call.scale = numbers.scale;
     call.softcap = numbers.softcap;
     call.mask = Mask {
-        runs: numbers.runs.get_or_init(|| runs(numbers)).clone(),
+        runs: numbers.runs.get_or_init(|| runs(numbers)).as_ref(),
         segments: segments(&numbers.rules).collect(),
         dense: hidden.iter().map(Strided::view).collect(),
     };
@@ -227,6 +227,9 @@ fn runs(numbers: &Numbers) -> Option<Runs> {
     let Numbers { rules, frame, .. } = numbers;
     let rules: Vec<Rule> =
         rules.iter().filter(|rule| !matches!(rule, Rule::Segments { .. })).cloned().collect();
+    if rules.is_empty() {
+        return None;
+    }
     let entries = entries(&rules, frame);
     let rows: Vec<_> = (0..entries).map(|b| visible(&rules, frame, b, 0..frame.seq_k)).collect();
     let all = |seen: &Spans| seen.count() == frame.seq_k;
