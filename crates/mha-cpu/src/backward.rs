@@ -20,6 +20,7 @@ mod task;
 
 use std::ops::Range;
 
+use crate::buffers::{stale, zeros};
 use crate::call::{Sizes, shape};
 use crate::machine::Rows;
 use crate::simd::Isa;
@@ -68,13 +69,14 @@ pub(crate) fn backward<T: Real>(
         ..wanted
     };
 
-    let mut query = zeros(wanted.query, batch * seq_q * n_heads * head_dim);
-    let mut key = zeros(wanted.key, batch * n_keys * n_kv_heads * head_dim);
-    let mut value = zeros(wanted.value, batch * n_keys * n_kv_heads * value_dim);
+    let len = |wanted: bool, len: usize| if wanted { len } else { 0 };
+    let mut query = stale(len(wanted.query, batch * seq_q * n_heads * head_dim));
+    let mut key = stale(len(wanted.key, batch * n_keys * n_kv_heads * head_dim));
+    let mut value = stale(len(wanted.value, batch * n_keys * n_kv_heads * value_dim));
     let plan = BiasPlan::new(call.bias.map(|bias| bias.dims()).filter(|_| wanted.bias), &sizes);
-    let mut bias = zeros(wanted.bias, plan.len());
-    let mut relative = zeros(wanted.relative, call.relative.map_or(0, |all| all.table.len()));
-    let mut sink = zeros(wanted.sink, n_heads);
+    let mut bias = zeros(len(wanted.bias, plan.len()));
+    let mut relative = zeros(len(wanted.relative, call.relative.map_or(0, |all| all.table.len())));
+    let mut sink = zeros(len(wanted.sink, n_heads));
 
     let shared = Shared {
         isa,
@@ -169,10 +171,6 @@ fn splits(sizes: &Sizes) -> Vec<Range<usize>> {
         rows /= 2;
     }
     crate::tile::ranges(0..seq_q, rows).collect()
-}
-
-fn zeros<T: Real>(wanted: bool, len: usize) -> Vec<T> {
-    vec![T::default(); if wanted { len } else { 0 }]
 }
 
 /// Adds numbers to those at the start of `to`.

@@ -3,6 +3,7 @@
 use std::f64::consts::LOG2_E;
 use std::ops::Range;
 
+use crate::buffers::stale;
 use crate::call::Sizes;
 use crate::decode::{decode, is_decoding};
 use crate::dropout::{self, column};
@@ -22,9 +23,8 @@ pub(crate) fn forward<T: Real>(isa: Isa, call: &Call<'_, T>) -> Result<Output<T>
         return Ok(decode(isa, &tiles));
     }
     let Sizes { batch, seq_q, n_heads, value_dim, .. } = tiles.sizes;
-    let mut context = vec![T::default(); batch * seq_q * n_heads * value_dim];
-    let mut lse = vec![T::default(); batch * n_heads * seq_q];
-    let mut rest = lse.clone();
+    let mut context = stale(batch * seq_q * n_heads * value_dim);
+    let [mut lse, mut rest] = [(); 2].map(|()| stale(batch * n_heads * seq_q));
     {
         let out = Out {
             context: Rows::new(&mut context, value_dim),

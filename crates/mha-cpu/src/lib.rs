@@ -16,6 +16,7 @@
 
 mod backward;
 mod bias;
+mod buffers;
 mod call;
 mod decode;
 mod dropout;
@@ -40,6 +41,7 @@ mod transpose;
 mod view;
 
 pub use bias::{Positions, Relative};
+pub use buffers::recycle;
 pub use call::Call;
 pub use dropout::Dropout;
 pub use error::Error;

@@ -2,8 +2,12 @@
 
 use std::borrow::Cow;
 
+use rayon::prelude::*;
+
+use crate::buffers::{Scratch, stale};
 use crate::call::shape;
 use crate::machine::Product;
+use crate::transpose::transposed;
 use crate::{Error, Real, View};
 
 /// `input` times `weight`, plus `bias`: `[rows, d_out]`, row-major.
@@ -34,15 +38,16 @@ pub fn linear<T: Real>(
     let [rows, d_in] = input.dims();
     let [_, d_out] = weight.dims();
     shape("weight", WEIGHT, &[d_in, d_out], &weight.dims())?;
-    let mut out = Vec::with_capacity(rows * d_out);
-    match bias {
-        Some(bias) => {
-            shape("bias", "d_out", &[d_out], &[bias.len()])?;
-            (0..rows).for_each(|_| out.extend_from_slice(bias));
-        }
-        None => out.resize(rows * d_out, T::default()),
+    let mut out = stale(rows * d_out);
+    if let Some(bias) = bias {
+        shape("bias", "d_out", &[d_out], &[bias.len()])?;
+        let fill = |rows: &mut [T]| {
+            rows.chunks_exact_mut(d_out).for_each(|row| row.copy_from_slice(bias));
+        };
+        out.par_chunks_mut((FILL * d_out).max(1)).for_each(fill);
     }
-    add_product(Matrix::new(&input), Matrix::new(&weight), &mut out);
+    let (input, weight) = (Matrix::new(&input), Matrix::new(&weight));
+    multiply(&input, &weight, bias.is_some(), &mut out);
     Ok(out)
 }
 
@@ -78,21 +83,23 @@ pub fn linear_backward<T: Real>(
     shape("weight", WEIGHT, &[d_in, d_out], &weight.dims())?;
     shape("d_output", "rows, d_out", &[rows, d_out], &d_output.dims())?;
     let d_output = Matrix::new(&d_output);
-    let product = |left, right, len| {
-        let mut out = vec![T::default(); len];
-        add_product(left, right, &mut out);
+    let product = |left: &Matrix<'_, T>, right: &Matrix<'_, T>| {
+        let mut out = stale(left.dims[0] * right.dims[1]);
+        multiply(left, right, false, &mut out);
         out
     };
     let [of_input, of_weight, of_bias] = wanted;
     Ok([
-        of_input.then(|| product(d_output.clone(), Matrix::new(&weight).transposed(), rows * d_in)),
-        of_weight
-            .then(|| product(Matrix::new(&input).transposed(), d_output.clone(), d_in * d_out)),
+        of_input.then(|| product(&d_output, &Matrix::new(&weight).transposed())),
+        of_weight.then(|| product(&Matrix::new(&input).transposed(), &d_output)),
         of_bias.then(|| d_output.sum_of_rows()),
     ])
 }
 
 const WEIGHT: &str = "d_in, d_out";
+
+/// Rows that one task fills with the bias.
+const FILL: usize = 128;
 
 /// A matrix whose rows and columns both run forwards.
 #[derive(Debug, Clone)]
@@ -146,11 +153,19 @@ impl<'a, T: Real> Matrix<'a, T> {
     }
 }
 
-/// Adds the product to `out`, row-major.
-fn add_product<T: Real>(left: Matrix<'_, T>, right: Matrix<'_, T>, out: &mut [T]) {
+/// The product, row-major; `add`: added to what is in `out`.
+fn multiply<T: Real>(left: &Matrix<'_, T>, right: &Matrix<'_, T>, add: bool, out: &mut [T]) {
     let ([m, k], [_, n]) = (left.dims, right.dims);
-    let (left, right) = ((&*left.data, left.strides), (&*right.data, right.strides));
-    T::gemm(Product { sizes: [m, k, n], left, right }, out);
+    let sizes = [m, k, n];
+    let left = (&*left.data, left.strides);
+    match right.strides {
+        // Faster here than in `gemm`.
+        [1, stride] if m > 1 => {
+            let rows = Scratch::new(transposed(&right.data, [n, k], stride as usize));
+            T::gemm(Product { sizes, left, right: (&rows, [n as isize, 1]), add }, out);
+        }
+        strides => T::gemm(Product { sizes, left, right: (&right.data, strides), add }, out),
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::buffers::Buffers;
 use crate::simd::{Arithmetic, EXPM1_F32, EXPM1_F64, Isa, Kernel, Portable};
 use crate::{Call, Error, Gradients, Output, Real, Saved, Wanted};
 
@@ -42,13 +43,14 @@ impl<'a, T> Rows<'a, T> {
     }
 }
 
-/// `left` times `right`, added to what is there: `[m, k]` times `[k, n]`, each a slice with the strides
-/// of its rows and columns.
+/// `left` times `right`: `[m, k]` times `[k, n]`, each a slice with the strides of its rows and columns.
 #[derive(Debug, Clone, Copy)]
 pub struct Product<'a, T> {
     pub(crate) sizes: [usize; 3],
     pub(crate) left: (&'a [T], [isize; 2]),
     pub(crate) right: (&'a [T], [isize; 2]),
+    /// Whether the product is added to what is there.
+    pub(crate) add: bool,
 }
 
 /// Whether every element of a matrix that starts at the slice's first lies in it.
@@ -58,10 +60,16 @@ fn fits<T>(slice: &[T], [rows, columns]: [usize; 2], strides: [isize; 2]) -> boo
     down >= 0 && along >= 0 && last < slice.len() as i128
 }
 
-fn gemm<T: Copy + 'static>(product: Product<'_, T>, one: T, out: &mut [T]) {
-    let Product { sizes: [m, k, n], left, right } = product;
+fn gemm<T: Copy + 'static>(product: Product<'_, T>, [zero, one]: [T; 2], out: &mut [T]) {
+    let Product { sizes: [m, k, n], left, right, add } = product;
     assert_eq!(out.len(), m * n, "the size of the product");
-    if m == 0 || n == 0 || k == 0 {
+    if m == 0 || n == 0 {
+        return;
+    }
+    if k == 0 {
+        if !add {
+            out.fill(zero);
+        }
         return;
     }
     assert!(fits(left.0, [m, k], left.1), "left: {:?} of {}", left.1, left.0.len());
@@ -78,7 +86,7 @@ fn gemm<T: Copy + 'static>(product: Product<'_, T>, one: T, out: &mut [T]) {
             out.as_mut_ptr(),
             1,
             n as isize,
-            true,
+            add,
             left.0.as_ptr(),
             left.1[1],
             left.1[0],
@@ -134,8 +142,13 @@ macro_rules! arithmetic {
                 crate::backward::backward(isa, call, saved, wanted)
             }
 
+            fn buffers() -> &'static Buffers<Self> {
+                static BUFFERS: Buffers<$T> = Buffers::new();
+                &BUFFERS
+            }
+
             fn gemm(product: Product<'_, Self>, out: &mut [Self]) {
-                gemm(product, 1.0, out);
+                gemm(product, [0.0, 1.0], out);
             }
         }
     };

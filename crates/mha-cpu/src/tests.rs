@@ -2,7 +2,7 @@
 
 use crate::{
     Call, Dropout, Gradients, Isa, Mask, Output, Positions, Real, Relative, Runs, Saved, Segments,
-    View, Wanted, backward_on, forward_on, naive,
+    View, Wanted, backward_on, forward_on, linear, linear_backward, naive, recycle,
 };
 
 /// Reproducible numbers in `[-1, 1)`.
@@ -277,6 +277,40 @@ fn threads_change_nothing() {
             let again = pool.install(|| bits(&call, &data.d_context));
             assert!(once == again, "{case:?} with {threads} threads");
         }
+    }
+}
+
+/// What was in a buffer that is used again does not matter.
+#[test]
+#[cfg_attr(miri, ignore = "takes too long there")]
+fn old_buffers_may_hold_anything() {
+    let [b, q, k, h, g, d, v] = [2, 520, 600, 3, 1, 33, 37];
+    for options in [0, 2, 0x1612] {
+        let case = Case { sizes: [b, q, k, h, g, d, v], options };
+        let data = case.data::<f32>();
+        let call = case.call(&data);
+        let clean = bits(&call, &data.d_context);
+        // Outputs, gradients, and the sums of one key head's tasks.
+        for len in [b * q * h * v, b * q * h * d, b * k * g * d, b * k * g * v, k * d, k * v] {
+            for _ in 0..8 {
+                recycle(vec![f32::NAN; len]);
+            }
+        }
+        assert!(bits(&call, &data.d_context) == clean, "{case:?}");
+    }
+    let (rows, width) = (130, 140);
+    let [x, w, y] = [1, 2, 3].map(|seed| numbers::<f32>(seed, rows * width));
+    let (square, tall) = ([rows, rows], [rows, width]);
+    let view = |data, dims| View::contiguous(data, dims).unwrap();
+    for bias in [None, Some(&y[..width])] {
+        let run = || {
+            let (x, w) = (view(&x[..rows * rows], square), view(&w, tall));
+            (linear(x, w, bias).unwrap(), linear_backward(x, w, view(&y, tall), [true; 3]).unwrap())
+        };
+        let clean = run();
+        (0..8).for_each(|_| recycle(vec![f32::NAN; rows * width]));
+        (0..8).for_each(|_| recycle(vec![f32::NAN; rows * rows]));
+        assert_eq!(run(), clean);
     }
 }
 

@@ -2,8 +2,11 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
+use crate::buffers::stale;
 use crate::product::Row;
-use crate::simd::{Lanes, Simd};
+use crate::simd::{Isa, Kernel, Lanes, Simd};
 use crate::{Real, View};
 
 /// How many rows hold `features` in whole vectors, piece by piece: a piece is `N` vectors of features of
@@ -27,7 +30,7 @@ pub(crate) fn into_pieces<T: Real, S: Simd<T>, const N: usize>(
         let row = view.row([b, i, head, 0], scratch);
         for (features, piece) in row.chunks(lanes).zip(to.chunks_exact_mut(lanes)) {
             for (features, vector) in features.chunks(S::LANES).zip(&mut piece[at]) {
-                vector.numbers_mut()[..features.len()].copy_from_slice(features);
+                vector.copy_from(features);
             }
         }
     }
@@ -75,8 +78,56 @@ pub(crate) fn lanes_into_rows<T: Real, S: Simd<T>, const N: usize>(
                 let mut features = S::Lanes::all(T::default());
                 simd.store(side, &mut features);
                 let Some(row) = row.get_mut(n * S::LANES..) else { break };
-                for (to, &from) in row.iter_mut().zip(features.numbers()) {
-                    *to = from;
+                features.copy_to(row);
+            }
+        }
+    }
+}
+
+/// Rows of `width` numbers, `stride` apart, as columns: `[width, rows]`, row-major.
+pub(crate) fn transposed<T: Real>(from: &[T], [rows, width]: [usize; 2], stride: usize) -> Vec<T> {
+    /// Columns of a task.
+    const STRIP: usize = 64;
+    let mut all = stale(rows * width);
+    all.par_chunks_mut((STRIP * rows).max(1)).enumerate().for_each(|(strip, to)| {
+        let first = strip * STRIP;
+        T::dispatch(Isa::best(), Transpose { from, rows, stride, first, to });
+    });
+    all
+}
+
+/// Some columns, from the first on, into rows.
+struct Transpose<'a, T> {
+    from: &'a [T],
+    rows: usize,
+    stride: usize,
+    first: usize,
+    to: &'a mut [T],
+}
+
+impl<T: Real> Kernel<T> for Transpose<'_, T> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd<T>, const M: usize, const N: usize>(self, simd: S) {
+        let Self { from, rows, stride, first, to } = self;
+        let width = to.len() / rows;
+        for column in (0..width).step_by(S::LANES) {
+            let columns = S::LANES.min(width - column);
+            for row in (0..rows).step_by(S::LANES) {
+                let mut square = [simd.splat(T::default()); LARGEST];
+                for (side, row) in square.iter_mut().zip(row..rows.min(row + S::LANES)) {
+                    let mut numbers = S::Lanes::all(T::default());
+                    let from = &from[row * stride + first + column..][..columns];
+                    numbers.copy_from(from);
+                    *side = simd.load(&numbers);
+                }
+                transpose(simd, &mut square);
+                for (n, side) in square.into_iter().enumerate().take(columns) {
+                    let mut numbers = S::Lanes::all(T::default());
+                    simd.store(side, &mut numbers);
+                    numbers
+                        .copy_to(&mut to[(column + n) * rows + row..][..S::LANES.min(rows - row)]);
                 }
             }
         }

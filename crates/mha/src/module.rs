@@ -209,7 +209,7 @@ impl<B: Backend> MultiHeadAttention<B> {
             let [batch, seq, _] = x.dims();
             let axes = ["batch", "seq", "features of all heads"];
             expect_shape(name, axes, [batch, seq, heads * width], x.dims());
-            x.reshape([batch, seq, heads, width])
+            attention::reshape(x, [batch, seq, heads, width])
         };
         [
             split("query", query, n_heads, head_dim),
@@ -230,7 +230,7 @@ impl<B: Backend> MultiHeadAttention<B> {
         let (n_heads, value_dim) = (self.n_heads(), self.value_dim());
         let axes = ["batch", "seq", "n_heads", "value_dim"];
         expect_shape("context", axes, [batch, seq, n_heads, value_dim], context.dims());
-        context.reshape([batch, seq, n_heads * value_dim])
+        attention::reshape(context, [batch, seq, n_heads * value_dim])
     }
 
     /// The context of each head times its gate, if there is one: `[batch, seq_q, n_heads, value_dim]`.

@@ -1,22 +1,23 @@
 //! What the tasks of one key head add up.
 
-use super::{Shared, add, zeros};
+use super::{Shared, add};
 use crate::Real;
+use crate::buffers::{Scratch, zeros};
 use crate::call::Sizes;
 
 /// Sums over the queries of a task, or of several.
 #[derive(Debug)]
-pub(crate) struct Partial<T> {
+pub(crate) struct Partial<T: Real> {
     /// `[n_keys, head_dim]`, not yet scaled
-    pub(crate) key: Vec<T>,
+    pub(crate) key: Scratch<T>,
     /// `[n_keys, value_dim]`
-    pub(crate) value: Vec<T>,
+    pub(crate) value: Scratch<T>,
     /// `[heads of the group, 2 reach + 1]`
-    pub(crate) relative: Vec<T>,
+    pub(crate) relative: Scratch<T>,
     /// `[heads of the group]`
-    pub(crate) sink: Vec<T>,
+    pub(crate) sink: Scratch<T>,
     /// See [`BiasPlan::partial_len`](super::BiasPlan::partial_len).
-    pub(crate) bias: Vec<T>,
+    pub(crate) bias: Scratch<T>,
 }
 
 impl<T: Real> Partial<T> {
@@ -25,6 +26,7 @@ impl<T: Real> Partial<T> {
         let Sizes { n_keys, head_dim, value_dim, .. } = tiles.sizes;
         let group = tiles.sizes.group();
         let table = tiles.call.relative.map_or(0, |relative| relative.width());
+        let zeros = |wanted: bool, len: usize| Scratch::new(zeros(if wanted { len } else { 0 }));
         Self {
             key: zeros(wanted.key, n_keys * head_dim),
             value: zeros(wanted.value, n_keys * value_dim),
@@ -44,6 +46,6 @@ impl<T: Real> Partial<T> {
 
     /// Without what has a row for each key.
     pub(crate) fn small(self) -> Self {
-        Self { key: Vec::new(), value: Vec::new(), ..self }
+        Self { key: Scratch::default(), value: Scratch::default(), ..self }
     }
 }

@@ -8,6 +8,7 @@ use std::fmt::Debug;
 pub use isa::Isa;
 pub(crate) use portable::Portable;
 
+use crate::buffers::Buffers;
 use crate::{Call, Error, Gradients, Output, Real, Saved, Wanted};
 
 /// See [`Arithmetic::EXPM1`].
@@ -66,7 +67,11 @@ pub trait Arithmetic: Sized + 'static {
     where
         Self: Real;
 
-    /// Adds a product of matrices to `out`, on all cores; see `machine::gemm`.
+    /// Buffers that wait to be used again.
+    #[doc(hidden)]
+    fn buffers() -> &'static Buffers<Self>;
+
+    /// A product of matrices, on all cores; see `machine::gemm`.
     #[doc(hidden)]
     fn gemm(product: crate::machine::Product<'_, Self>, out: &mut [Self]);
 }
@@ -99,6 +104,11 @@ pub trait Lanes<T>: Copy + Debug + Send + Sync {
     fn all(value: T) -> Self;
     fn numbers(&self) -> &[T];
     fn numbers_mut(&mut self) -> &mut [T];
+    /// Takes the first numbers of a slice; where it has fewer, the others keep what they had. Whole
+    /// vectors are moved without a call.
+    fn copy_from(&mut self, from: &[T]);
+    /// Writes the first numbers, as many as the slice takes.
+    fn copy_to(&self, to: &mut [T]);
 }
 
 macro_rules! lanes {
@@ -115,6 +125,20 @@ macro_rules! lanes {
             #[inline(always)]
             fn numbers_mut(&mut self) -> &mut [T] {
                 &mut self.0
+            }
+            #[inline(always)]
+            fn copy_from(&mut self, from: &[T]) {
+                match from.first_chunk() {
+                    Some(all) => self.0 = *all,
+                    None => self.0[..from.len()].copy_from_slice(from),
+                }
+            }
+            #[inline(always)]
+            fn copy_to(&self, to: &mut [T]) {
+                match to.first_chunk_mut() {
+                    Some(all) => *all = self.0,
+                    None => to.copy_from_slice(&self.0[..to.len()]),
+                }
             }
         })+
     };

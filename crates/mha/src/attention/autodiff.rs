@@ -8,6 +8,7 @@ use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::tensor::ops::FloatTensor;
+use burn::tensor::{Shape, TensorMetadata};
 
 use crate::backend::{KernelCall, Kernels, Parts, Saved};
 
@@ -43,6 +44,8 @@ impl<B: Kernels, const N: usize> Backward<B, N> for AttentionBackward {
         let wanted = parts.as_ref().map(|_| parents.next().is_some_and(Option::is_some));
         let saved = Saved { context, lse, rest, d_context };
         let found = B::attention_backward(&parts, &call, &saved, &wanted);
+        let Saved { context, lse, rest, d_context } = saved;
+        B::recycle(parts.list().into_iter().chain([context, lse, rest, d_context]));
         for (parent, gradient) in ops.parents.iter().zip(found.list()) {
             if let (Some(parent), Some(gradient)) = (parent, gradient) {
                 gradients.register::<B>(parent.id, gradient);
@@ -108,6 +111,7 @@ impl<B: Kernels, const N: usize> Backward<B, N> for LinearBackward {
             *wanted = parent.is_some();
         }
         let found = B::linear_gradients(&input, &weight, &d_output, wanted);
+        B::recycle([input, d_output]);
         for (parent, gradient) in ops.parents.iter().zip(found) {
             if let (Some(parent), Some(gradient)) = (parent, gradient) {
                 gradients.register::<B>(parent.id, gradient);
@@ -141,5 +145,33 @@ fn linear_of<B: Kernels, C: CheckpointStrategy, const N: usize>(
             prepared.finish(kept, output)
         }
         OpsKind::UnTracked(prepared) => prepared.finish(output),
+    }
+}
+
+#[derive(Debug)]
+struct ReshapeBackward;
+
+impl<B: Kernels> Backward<B, 1> for ReshapeBackward {
+    /// The shape that the tensor had.
+    type State = Shape;
+
+    fn backward(self, ops: Ops<Shape, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let gradient = gradients.consume::<B>(&ops.node);
+        if let [Some(parent)] = ops.parents {
+            gradients.register::<B>(parent.id, B::reshape(gradient, ops.state));
+        }
+    }
+}
+
+pub(super) fn reshape<B: Kernels, C: CheckpointStrategy>(
+    tensor: FloatTensor<Autodiff<B, C>>,
+    shape: Shape,
+) -> FloatTensor<Autodiff<B, C>> {
+    let before = tensor.primitive.shape();
+    let prepared = ReshapeBackward.prepare::<C>([tensor.node.clone()]).compute_bound().stateful();
+    let reshaped = B::reshape(tensor.primitive.clone(), shape);
+    match prepared {
+        OpsKind::Tracked(prepared) => prepared.finish(before, reshaped),
+        OpsKind::UnTracked(prepared) => prepared.finish(reshaped),
     }
 }

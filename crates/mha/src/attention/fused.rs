@@ -6,7 +6,7 @@ use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
-use burn::tensor::{DType, Int, Tensor, TensorPrimitive};
+use burn::tensor::{DType, Int, Shape, Tensor, TensorPrimitive};
 
 use super::plain::{in_f32, scaled_heads};
 use super::sink::SinkInput;
@@ -45,13 +45,17 @@ pub trait FusedAttention: Backend {
         call: KernelCall<Self>,
     ) -> [FloatTensor<Self>; 2];
 
-    /// `[rows, d_input]` times `[d_input, d_output]`, plus a bias `[d_output]`.
+    /// `[.., d_input]` times `[d_input, d_output]`, plus a bias `[d_output]`.
     #[doc(hidden)]
     fn fused_linear(
         input: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         bias: Option<FloatTensor<Self>>,
     ) -> FloatTensor<Self>;
+
+    /// As many elements in another shape, where they lie if they can.
+    #[doc(hidden)]
+    fn fused_reshape(tensor: FloatTensor<Self>, shape: Shape) -> FloatTensor<Self>;
 }
 
 /// Without gradients there is nothing to keep.
@@ -61,7 +65,8 @@ impl<B: Kernels> FusedAttention for B {
     }
 
     fn fused_attention(parts: Parts<FloatTensor<B>>, call: KernelCall<B>) -> [FloatTensor<B>; 2] {
-        let [context, lse, _] = B::attention_forward(&parts, &call, false);
+        let [context, lse, rest] = B::attention_forward(&parts, &call, false);
+        B::recycle(parts.list().into_iter().chain([rest]));
         [context, lse]
     }
 
@@ -70,7 +75,13 @@ impl<B: Kernels> FusedAttention for B {
         weight: FloatTensor<B>,
         bias: Option<FloatTensor<B>>,
     ) -> FloatTensor<B> {
-        B::linear_forward(&input, &weight, bias.as_ref())
+        let output = B::linear_forward(&input, &weight, bias.as_ref());
+        B::recycle([input]);
+        output
+    }
+
+    fn fused_reshape(tensor: FloatTensor<B>, shape: Shape) -> FloatTensor<B> {
+        B::reshape(tensor, shape)
     }
 }
 
@@ -94,6 +105,10 @@ impl<B: Kernels, C: CheckpointStrategy> FusedAttention for Autodiff<B, C> {
         bias: Option<FloatTensor<Self>>,
     ) -> FloatTensor<Self> {
         autodiff::linear::<B, C>(input, weight, bias)
+    }
+
+    fn fused_reshape(tensor: FloatTensor<Self>, shape: Shape) -> FloatTensor<Self> {
+        autodiff::reshape::<B, C>(tensor, shape)
     }
 }
 

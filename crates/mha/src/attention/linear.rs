@@ -13,7 +13,7 @@ pub(crate) fn linear<B: Backend>(
     input: Tensor<B, 3>,
     kernels: bool,
 ) -> Tensor<B, 3> {
-    let [batch, seq, d_input] = input.dims();
+    let [batch, seq, _] = input.dims();
     let (weight, bias) = (layer.weight.val(), layer.bias.as_ref().map(|bias| bias.val()));
     let [_, d_output] = weight.dims();
     let dtype = input.dtype();
@@ -24,12 +24,10 @@ pub(crate) fn linear<B: Backend>(
     let fits = alike(weight.dtype()) && bias.iter().all(|bias| alike(bias.dtype()));
     match lookup::<B>().filter(|found| kernels && fits && (found.takes)(dtype)) {
         Some(kernels) => {
-            let rows = input.reshape([batch * seq, d_input]);
+            let (input, weight) = (input.into_primitive(), weight.into_primitive());
             let bias = bias.map(|bias| bias.into_primitive().tensor());
-            let [rows, weight] = [rows, weight].map(|x| x.into_primitive().tensor());
-            let output = (kernels.linear)(rows, weight, bias);
-            let output = Tensor::<B, 2>::from_primitive(TensorPrimitive::Float(output));
-            output.reshape([batch, seq, d_output])
+            let output = (kernels.linear)(input.tensor(), weight.tensor(), bias);
+            Tensor::from_primitive(TensorPrimitive::Float(output))
         }
         None => layer.forward(input),
     }

@@ -4,9 +4,9 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
-use burn::tensor::DType;
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
+use burn::tensor::{DType, Shape};
 
 use super::FusedAttention;
 use crate::backend::{KernelCall, Parts};
@@ -14,12 +14,15 @@ use crate::backend::{KernelCall, Parts};
 type AttentionOf<B> = fn(Parts<FloatTensor<B>>, KernelCall<B>) -> [FloatTensor<B>; 2];
 type LinearOf<B> = fn(FloatTensor<B>, FloatTensor<B>, Option<FloatTensor<B>>) -> FloatTensor<B>;
 
+type ReshapeOf<B> = fn(FloatTensor<B>, Shape) -> FloatTensor<B>;
+
 /// The functions of one backend.
 #[derive(Debug)]
 pub(crate) struct Entry<B: Backend> {
     pub(super) takes: fn(DType) -> bool,
     pub(super) attention: AttentionOf<B>,
     pub(super) linear: LinearOf<B>,
+    pub(super) reshape: ReshapeOf<B>,
 }
 
 // By hand: a derive would ask for `B: Copy`.
@@ -33,7 +36,12 @@ impl<B: Backend> Copy for Entry<B> {}
 
 impl<B: FusedAttention> Entry<B> {
     const fn of() -> Self {
-        Self { takes: B::takes, attention: B::fused_attention, linear: B::fused_linear }
+        Self {
+            takes: B::takes,
+            attention: B::fused_attention,
+            linear: B::fused_linear,
+            reshape: B::fused_reshape,
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::{BoolTensor, FloatTensor};
-use burn::tensor::{DType, Int, Tensor, TensorMetadata};
+use burn::tensor::{DType, Int, Shape, Tensor, TensorMetadata};
 use mha_cpu::{Call, Dropout, Mask, Positions, Real, Relative, Runs, Segments, View, Wanted};
 
 use super::{KernelCall, Kernels, Numbers, Parts, Saved};
@@ -17,12 +17,20 @@ pub(super) trait Storage<T: Real>: Backend {
 
     /// A tensor of these numbers, which are row-major; they stay where they are.
     fn make(numbers: Vec<T>, dims: Vec<usize>) -> FloatTensor<Self>;
+
+    /// The memory of a tensor, unless others hold it too.
+    fn unmake(tensor: FloatTensor<Self>) -> Option<Vec<T>>;
 }
 
 /// A backend whose tensors lie in memory that kernels can read.
 pub(super) trait CpuBackend: Storage<f32> + Storage<f64> {
     /// A Boolean tensor, where it lies if it can.
     fn read_bool(tensor: &BoolTensor<Self>) -> Strided<'_, bool>;
+
+    /// See [`Kernels::reshape`].
+    fn reshape_in_place(tensor: FloatTensor<Self>, shape: Shape) -> FloatTensor<Self> {
+        Self::float_reshape(tensor, shape)
+    }
 }
 
 /// A tensor as numbers with strides.
@@ -43,6 +51,22 @@ impl<T: Copy> Strided<'_, T> {
             strides[axis - 1] = strides[axis] * dims[axis] as isize;
         }
         Self { data: data.into(), start: 0, dims, strides }
+    }
+
+    /// The last axis as columns, all others as rows.
+    fn matrix(&self) -> Strided<'_, T> {
+        let mut axes: Vec<_> =
+            self.dims.iter().copied().zip(self.strides.iter().copied()).collect();
+        let (columns, along) = axes.pop().expect("a tensor has axes");
+        axes.retain(|&(dim, _)| dim != 1);
+        let dims = vec![axes.iter().map(|&(dim, _)| dim).product(), columns];
+        let follows = |pair: &[(usize, isize)]| pair[0].1 == pair[1].0 as isize * pair[1].1;
+        if !axes.windows(2).all(follows) {
+            return Strided::dense(self.in_order().into_owned(), dims);
+        }
+        let down = axes.last().map_or(0, |&(_, stride)| stride);
+        let data = Cow::Borrowed(&*self.data);
+        Strided { data, start: self.start, dims, strides: vec![down, along] }
     }
 
     fn view<const N: usize>(&self) -> View<'_, T, N> {
@@ -124,6 +148,20 @@ impl<B: CpuBackend> Kernels for B {
         match input.dtype() {
             DType::F64 => linear_gradients::<B, f64>(input, weight, d_output, wanted),
             _ => linear_gradients::<B, f32>(input, weight, d_output, wanted),
+        }
+    }
+
+    fn reshape(tensor: FloatTensor<B>, shape: Shape) -> FloatTensor<B> {
+        B::reshape_in_place(tensor, shape)
+    }
+
+    fn recycle(tensors: impl IntoIterator<Item = FloatTensor<B>>) {
+        for tensor in tensors {
+            match tensor.dtype() {
+                DType::F32 => recycle::<B, f32>(tensor),
+                DType::F64 => recycle::<B, f64>(tensor),
+                _ => {}
+            }
         }
     }
 }
@@ -260,12 +298,13 @@ fn linear<B: Storage<T>, T: Real>(
     weight: &FloatTensor<B>,
     bias: Option<&FloatTensor<B>>,
 ) -> FloatTensor<B> {
-    let dims = [input.shape()[0], weight.shape()[1]];
+    let mut dims = input.shape().to_vec();
+    *dims.last_mut().expect("features") = weight.shape()[1];
     let [input, weight] = [input, weight].map(B::read);
     let bias = bias.map(B::read);
     let bias = bias.as_ref().map(Strided::in_order);
-    let output = mha_cpu::linear(input.view(), weight.view(), bias.as_deref());
-    B::make(output.expect(CHECKED), dims.to_vec())
+    let output = mha_cpu::linear(input.matrix().view(), weight.view(), bias.as_deref());
+    B::make(output.expect(CHECKED), dims)
 }
 
 fn linear_gradients<B: Storage<T>, T: Real>(
@@ -274,14 +313,21 @@ fn linear_gradients<B: Storage<T>, T: Real>(
     d_output: &FloatTensor<B>,
     wanted: [bool; 3],
 ) -> [Option<FloatTensor<B>>; 3] {
-    let [rows, d_in] = input.shape().dims();
-    let [_, d_out] = weight.shape().dims();
+    let (of_input, of_weight) = (input.shape().to_vec(), weight.shape().to_vec());
+    let of_bias = of_weight[1..].to_vec();
     let [input, weight, d_output] = [input, weight, d_output].map(B::read);
-    let gradients = mha_cpu::linear_backward(input.view(), weight.view(), d_output.view(), wanted);
-    let [d_input, d_weight, d_bias] = gradients.expect(CHECKED);
-    [
-        d_input.map(|numbers| B::make(numbers, vec![rows, d_in])),
-        d_weight.map(|numbers| B::make(numbers, vec![d_in, d_out])),
-        d_bias.map(|numbers| B::make(numbers, vec![d_out])),
-    ]
+    let (rows, d_rows) = (input.matrix(), d_output.matrix());
+    let gradients =
+        mha_cpu::linear_backward(rows.view(), weight.view(), d_rows.view(), wanted).expect(CHECKED);
+    let mut dims = [of_input, of_weight, of_bias].into_iter();
+    gradients.map(|numbers| {
+        let dims = dims.next().expect("three of each");
+        numbers.map(|numbers| B::make(numbers, dims))
+    })
+}
+
+fn recycle<B: Storage<T>, T: Real>(tensor: FloatTensor<B>) {
+    if let Some(numbers) = B::unmake(tensor) {
+        mha_cpu::recycle(numbers);
+    }
 }

@@ -19,6 +19,12 @@ macro_rules! storage {
             fn make(numbers: Vec<$number>, dims: Vec<usize>) -> FloatTensor<Self> {
                 FlexTensor::from_data(TensorData::new(numbers, dims))
             }
+
+            fn unmake(tensor: FloatTensor<Self>) -> Option<Vec<$number>> {
+                // Of a part, or in another order, the data would be a copy.
+                let whole = tensor.is_unique() && tensor.is_contiguous();
+                whole.then(|| tensor.into_data().bytes.try_into_vec().ok())?
+            }
         }
     };
 }

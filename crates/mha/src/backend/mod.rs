@@ -12,9 +12,9 @@ mod flex;
 mod ndarray;
 mod parts;
 
-use burn::tensor::DType;
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
+use burn::tensor::{DType, Shape};
 
 pub(crate) use call::Numbers;
 pub(crate) use call::{KernelCall, Saved};
@@ -42,7 +42,7 @@ pub trait Kernels: Backend {
         wanted: &Parts<bool>,
     ) -> Parts<Option<FloatTensor<Self>>>;
 
-    /// `[rows, d_input]` times `[d_input, d_output]`, plus a bias `[d_output]`.
+    /// `[.., d_input]` times `[d_input, d_output]`, plus a bias `[d_output]`.
     fn linear_forward(
         input: &FloatTensor<Self>,
         weight: &FloatTensor<Self>,
@@ -56,4 +56,12 @@ pub trait Kernels: Backend {
         d_output: &FloatTensor<Self>,
         wanted: [bool; 3],
     ) -> [Option<FloatTensor<Self>>; 3];
+
+    /// As many elements in another shape, where they lie if they can.
+    fn reshape(tensor: FloatTensor<Self>, shape: Shape) -> FloatTensor<Self> {
+        Self::float_reshape(tensor, shape)
+    }
+
+    /// Lets later results have the memory of tensors that nobody else needs.
+    fn recycle(_: impl IntoIterator<Item = FloatTensor<Self>>) {}
 }

@@ -4,8 +4,8 @@ use burn::backend::NdArray;
 use burn::backend::ndarray::{
     FloatNdArrayElement, IntNdArrayElement, NdArrayTensor, QuantElement, SharedArray,
 };
-use burn::tensor::TensorMetadata;
-use burn::tensor::ops::{BoolTensor, FloatTensor};
+use burn::tensor::ops::{BoolTensor, FloatTensor, FloatTensorOps};
+use burn::tensor::{Shape, TensorMetadata};
 
 use super::cpu::{CpuBackend, Storage, Strided};
 
@@ -33,6 +33,20 @@ macro_rules! strided {
     }};
 }
 
+/// Whether an array is row-major, and its own.
+macro_rules! is_in_order {
+    ($storage:expr) => {
+        $storage.is_owned() && $storage.view().is_standard_layout()
+    };
+}
+
+macro_rules! reshaped {
+    ($storage:expr, $shape:expr) => {{
+        let array = $storage.into_owned().into_shape_with_order($shape.to_vec());
+        NdArrayTensor::from(array.expect("as many elements, in order"))
+    }};
+}
+
 macro_rules! storage {
     ($number:ty, $variant:ident) => {
         impl<E: FloatNdArrayElement, I: IntNdArrayElement, Q: QuantElement> Storage<$number>
@@ -51,6 +65,15 @@ macro_rules! storage {
                 let array = SharedArray::from_shape_vec(dims, numbers);
                 NdArrayTensor::from(array.expect("as many numbers as the sizes say"))
             }
+
+            fn unmake(tensor: FloatTensor<Self>) -> Option<Vec<$number>> {
+                match tensor {
+                    NdArrayTensor::$variant(storage) if storage.is_unique() => {
+                        Some(storage.into_owned().into_owned().into_raw_vec_and_offset().0)
+                    }
+                    _ => None,
+                }
+            }
         }
     };
 }
@@ -66,6 +89,15 @@ where
         match tensor {
             NdArrayTensor::Bool(storage) => strided!(storage),
             other => unreachable!("a Boolean tensor of {:?}", other.dtype()),
+        }
+    }
+
+    fn reshape_in_place(tensor: FloatTensor<Self>, shape: Shape) -> FloatTensor<Self> {
+        match tensor {
+            NdArrayTensor::F32(storage) if is_in_order!(storage) => reshaped!(storage, shape),
+            NdArrayTensor::F64(storage) if is_in_order!(storage) => reshaped!(storage, shape),
+            // Burn's own copies, whatever the order.
+            other => Self::float_reshape(other, shape),
         }
     }
 }
