@@ -3,7 +3,7 @@
 #![cfg(any(feature = "ndarray", feature = "flex"))]
 
 use burn::tensor::backend::AutodiffBackend;
-use mha::{Mask, MhaInput, MultiHeadAttentionConfig, attention};
+use mha::{KvCache, Mask, MhaInput, MultiHeadAttentionConfig, attention, free_buffers};
 use mha_tests::{bools, numbers, tensor};
 use peak_alloc::PeakAlloc;
 
@@ -14,11 +14,13 @@ const MIB: f64 = (1u64 << 20) as f64;
 
 /// How many MiB more than before `run` there were at its peak, and after it.
 fn growth<R>(run: impl FnOnce() -> R) -> (f64, f64) {
+    free_buffers();
     let before = ALLOCATED.current_usage();
     ALLOCATED.reset_peak_usage();
     let result = run();
     let peak = ALLOCATED.peak_usage();
     drop(result);
+    free_buffers();
     let mib = |bytes: usize| (bytes as f64 - before as f64) / MIB;
     (mib(peak), mib(ALLOCATED.current_usage()))
 }
@@ -76,6 +78,19 @@ fn check<B: AutodiffBackend>(backend: &str) {
     let more = of(Mask::block_keys(bools(&hidden, [batch, seq]))) - of(Mask::none());
     let expanded = (batch * heads * seq * seq) as f64 / MIB;
     assert!(more < 0.25 * expanded, "{backend}: {more} MiB for a mask, expanded {expanded}");
+
+    // A token more does not copy the keys and values of those before, 2 MiB each.
+    let module = MultiHeadAttentionConfig::new(64, 4).init::<B::InnerBackend>(&Default::default());
+    let tokens = tensor::<B::InnerBackend, 3, _>(&numbers(6, 8191 * 64), [1, 8191, 64]);
+    let last = tokens.clone().narrow(1, 8190, 1);
+    let mut cache = KvCache::preallocated(8200);
+    module.forward_cached(MhaInput::self_attn(tokens).causal(), &mut cache);
+    for _ in 0..8 {
+        let step = || module.forward_cached(MhaInput::self_attn(last.clone()).causal(), &mut cache);
+        let (peak, after) = growth(step);
+        assert!(peak < 0.5, "{backend}: {peak} MiB for a token");
+        assert!(after < 0.1, "{backend}: a token left {after} MiB");
+    }
 
     // Training: flat over the steps.
     let module =

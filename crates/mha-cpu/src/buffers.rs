@@ -7,9 +7,10 @@
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::Real;
+use crate::simd::Arithmetic;
 
 /// Smaller ones, in bytes, are as well off with the allocator.
 const LEAST: usize = 64 << 10;
@@ -33,6 +34,19 @@ const MOST: usize = 64 << 20;
 /// ```
 pub fn recycle<T: Real>(buffer: Vec<T>) {
     T::buffers().keep(buffer);
+}
+
+/// Frees the buffers that [`recycle`] keeps.
+///
+/// # Example
+///
+/// ```
+/// mha_cpu::recycle(vec![0.0_f64; 1 << 20]);
+/// mha_cpu::free_buffers();
+/// ```
+pub fn free_buffers() {
+    f32::buffers().free();
+    f64::buffers().free();
 }
 
 /// A buffer of so many numbers, whose values are any.
@@ -95,12 +109,20 @@ impl<T> Buffers<T> {
         Self(Mutex::new(VecDeque::new()))
     }
 
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<Vec<T>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn free(&self) {
+        drop(std::mem::take(&mut *self.waiting()));
+    }
+
     /// The smallest one that holds `len` numbers, unless it is larger than that by more than a quarter.
     fn take(&self, len: usize) -> Option<Vec<T>> {
         if len * size_of::<T>() < LEAST {
             return None;
         }
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting();
         let fits = |buffer: &Vec<T>| (len..=len + len / 4).contains(&buffer.capacity());
         let sizes = waiting.iter().enumerate().filter(|(_, buffer)| fits(buffer));
         let (best, _) = sizes.min_by_key(|(_, buffer)| buffer.capacity())?;
@@ -113,7 +135,7 @@ impl<T> Buffers<T> {
             return;
         }
         let mut freed = Vec::new();
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting();
         waiting.push_back(buffer);
         let mut all: usize = waiting.iter().map(bytes).sum();
         while all > MOST {
@@ -159,6 +181,14 @@ mod tests {
             buffers.keep(buffer(n));
             assert_eq!(buffers.take(n), None, "{n}");
         }
+    }
+
+    #[test]
+    fn all_can_be_freed() {
+        let buffers = Buffers::new();
+        buffers.keep(buffer(N));
+        buffers.free();
+        assert_eq!(buffers.take(N), None);
     }
 
     #[test]

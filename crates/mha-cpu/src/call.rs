@@ -108,7 +108,7 @@ impl Sizes {
     fn is_small(&self) -> bool {
         let pairs =
             self.batch as f64 * self.n_heads as f64 * self.seq_q as f64 * self.n_keys as f64;
-        pairs * (self.head_dim + self.value_dim) as f64 <= 100_000.0
+        pairs * (self.head_dim + self.value_dim) as f64 <= 700_000.0
     }
 }
 

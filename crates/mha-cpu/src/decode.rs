@@ -14,7 +14,7 @@ use crate::softmax::log_sum_exp;
 use crate::tile::{KEYS, Tiles, ranges};
 use crate::{Output, Real};
 
-/// Keys of a task.
+/// Keys of a task, at most.
 const RUN: usize = 512;
 
 /// Whether a call is computed here.
@@ -26,8 +26,10 @@ pub(crate) fn is_decoding<T: Real>(tiles: &Tiles<'_, T>) -> bool {
 /// The forward pass of such a call.
 pub(crate) fn decode<T: Real>(isa: Isa, tiles: &Tiles<'_, T>) -> Output<T> {
     let Sizes { batch, n_keys, n_heads, value_dim, .. } = tiles.sizes;
+    // Enough tasks of one size, by the sizes alone.
+    let run = n_keys.div_ceil(8).next_multiple_of(16).clamp(64, RUN);
     let tasks: Vec<_> =
-        (0..batch).flat_map(|b| ranges(0..n_keys, RUN).map(move |keys| (b, keys))).collect();
+        (0..batch).flat_map(|b| ranges(0..n_keys, run).map(move |keys| (b, keys))).collect();
     let run = |(b, keys)| (b, T::dispatch(isa, Decode { tiles, b, keys }));
     let partials = tiles.sizes.run(tasks, run);
 

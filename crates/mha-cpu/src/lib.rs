@@ -41,7 +41,7 @@ mod transpose;
 mod view;
 
 pub use bias::{Positions, Relative};
-pub use buffers::recycle;
+pub use buffers::{free_buffers, recycle};
 pub use call::Call;
 pub use dropout::Dropout;
 pub use error::Error;

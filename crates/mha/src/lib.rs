@@ -74,6 +74,7 @@ pub use attention::{
     attention_heads_first, attention_path, is_fused, merge_attention, register, try_attention,
     weights_of,
 };
+pub use backend::free_buffers;
 pub use burn::nn::attention::{
     GeneratePaddingMask, SeqLengthOption, generate_autoregressive_mask, generate_padding_mask,
 };

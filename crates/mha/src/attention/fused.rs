@@ -12,7 +12,7 @@ use super::plain::{in_f32, scaled_heads};
 use super::sink::SinkInput;
 use super::table::Entry;
 use super::{Attention, Problem, autodiff, distance};
-use crate::backend::{KernelCall, Kernels, Numbers, Parts};
+use crate::backend::{KernelCall, Kernels, Numbers, Parts, first, put};
 
 /// A backend with kernels of its own for attention and for linear layers. They store nothing of size
 /// `seq_q × seq_k`, forward or backward.
@@ -56,6 +56,19 @@ pub trait FusedAttention: Backend {
     /// As many elements in another shape, where they lie if they can.
     #[doc(hidden)]
     fn fused_reshape(tensor: FloatTensor<Self>, shape: Shape) -> FloatTensor<Self>;
+
+    /// The first `n` of the second of four axes, where they lie if they can.
+    #[doc(hidden)]
+    fn fused_first(tensor: FloatTensor<Self>, n: usize) -> FloatTensor<Self>;
+
+    /// `tokens` written over `store` from `start` of the second axis on, in place if nobody else holds
+    /// it.
+    #[doc(hidden)]
+    fn fused_put(
+        store: FloatTensor<Self>,
+        start: usize,
+        tokens: FloatTensor<Self>,
+    ) -> FloatTensor<Self>;
 }
 
 /// Without gradients there is nothing to keep.
@@ -83,6 +96,14 @@ impl<B: Kernels> FusedAttention for B {
     fn fused_reshape(tensor: FloatTensor<B>, shape: Shape) -> FloatTensor<B> {
         B::reshape(tensor, shape)
     }
+
+    fn fused_first(tensor: FloatTensor<B>, n: usize) -> FloatTensor<B> {
+        B::first(tensor, n)
+    }
+
+    fn fused_put(store: FloatTensor<B>, start: usize, tokens: FloatTensor<B>) -> FloatTensor<B> {
+        B::put(store, start, tokens)
+    }
 }
 
 /// Over kernels, not over another autodiff: their gradients have no gradient.
@@ -109,6 +130,18 @@ impl<B: Kernels, C: CheckpointStrategy> FusedAttention for Autodiff<B, C> {
 
     fn fused_reshape(tensor: FloatTensor<Self>, shape: Shape) -> FloatTensor<Self> {
         autodiff::reshape::<B, C>(tensor, shape)
+    }
+
+    fn fused_first(tensor: FloatTensor<Self>, n: usize) -> FloatTensor<Self> {
+        first::<Self>(tensor, n)
+    }
+
+    fn fused_put(
+        store: FloatTensor<Self>,
+        start: usize,
+        tokens: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        put::<Self>(store, start, tokens)
     }
 }
 

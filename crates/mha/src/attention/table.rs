@@ -16,6 +16,10 @@ type LinearOf<B> = fn(FloatTensor<B>, FloatTensor<B>, Option<FloatTensor<B>>) ->
 
 type ReshapeOf<B> = fn(FloatTensor<B>, Shape) -> FloatTensor<B>;
 
+type FirstOf<B> = fn(FloatTensor<B>, usize) -> FloatTensor<B>;
+
+type PutOf<B> = fn(FloatTensor<B>, usize, FloatTensor<B>) -> FloatTensor<B>;
+
 /// The functions of one backend.
 #[derive(Debug)]
 pub(crate) struct Entry<B: Backend> {
@@ -23,6 +27,8 @@ pub(crate) struct Entry<B: Backend> {
     pub(super) attention: AttentionOf<B>,
     pub(super) linear: LinearOf<B>,
     pub(super) reshape: ReshapeOf<B>,
+    pub(super) first: FirstOf<B>,
+    pub(super) put: PutOf<B>,
 }
 
 // By hand: a derive would ask for `B: Copy`.
@@ -41,6 +47,8 @@ impl<B: FusedAttention> Entry<B> {
             attention: B::fused_attention,
             linear: B::fused_linear,
             reshape: B::fused_reshape,
+            first: B::fused_first,
+            put: B::fused_put,
         }
     }
 }

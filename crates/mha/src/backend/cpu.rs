@@ -31,6 +31,20 @@ pub(super) trait CpuBackend: Storage<f32> + Storage<f64> {
     fn reshape_in_place(tensor: FloatTensor<Self>, shape: Shape) -> FloatTensor<Self> {
         Self::float_reshape(tensor, shape)
     }
+
+    /// See [`Kernels::first`].
+    fn first_in_place(tensor: FloatTensor<Self>, n: usize) -> FloatTensor<Self> {
+        super::first::<Self>(tensor, n)
+    }
+
+    /// See [`Kernels::put`].
+    fn put_in_place(
+        store: FloatTensor<Self>,
+        start: usize,
+        tokens: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        super::put::<Self>(store, start, tokens)
+    }
 }
 
 /// A tensor as numbers with strides.
@@ -153,6 +167,14 @@ impl<B: CpuBackend> Kernels for B {
 
     fn reshape(tensor: FloatTensor<B>, shape: Shape) -> FloatTensor<B> {
         B::reshape_in_place(tensor, shape)
+    }
+
+    fn first(tensor: FloatTensor<B>, n: usize) -> FloatTensor<B> {
+        B::first_in_place(tensor, n)
+    }
+
+    fn put(store: FloatTensor<B>, start: usize, tokens: FloatTensor<B>) -> FloatTensor<B> {
+        B::put_in_place(store, start, tokens)
     }
 
     fn recycle(tensors: impl IntoIterator<Item = FloatTensor<B>>) {

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
 use burn::tensor::ops::{BoolTensor, FloatTensor};
-use burn::tensor::{BoolStore, DType, TensorData};
+use burn::tensor::{BoolStore, DType, Element, TensorData};
+use bytemuck::Pod;
 
 use super::cpu::{CpuBackend, Storage, Strided};
 
@@ -46,6 +47,35 @@ impl CpuBackend for Flex {
         let dims = tensor.layout().shape().to_vec();
         Strided::dense(tensor.clone().into_data().iter::<bool>().collect(), dims)
     }
+
+    fn put_in_place(
+        store: FloatTensor<Self>,
+        start: usize,
+        tokens: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        let whole = store.is_contiguous() && store.layout().start_offset() == 0;
+        match store.dtype() {
+            DType::F32 if whole => write::<f32>(store, start, &tokens),
+            DType::F64 if whole => write::<f64>(store, start, &tokens),
+            _ => super::put::<Self>(store, start, tokens),
+        }
+    }
+}
+
+/// Writes tokens over a row-major store. Burn's own `slice_assign` holds the store twice while it
+/// writes, and so copies it.
+fn write<T: Element + Pod>(mut store: FlexTensor, start: usize, tokens: &FlexTensor) -> FlexTensor {
+    let [_, room, heads, features] = store.layout().shape().dims();
+    let [batch, n, _, _] = tokens.layout().shape().dims();
+    let row = heads * features;
+    let tokens = tokens.to_contiguous();
+    let from = &tokens.storage::<T>()[tokens.layout().start_offset()..];
+    let to = store.storage_mut::<T>();
+    for b in 0..batch {
+        let from = &from[b * n * row..][..n * row];
+        to[(b * room + start) * row..][..n * row].copy_from_slice(from);
+    }
+    store
 }
 
 /// A tensor in the buffer that it shares with those it is a part of.

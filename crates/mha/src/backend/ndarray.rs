@@ -47,6 +47,23 @@ macro_rules! reshaped {
     }};
 }
 
+/// Whether the beginning of the second axis is one piece of the array. Of several entries it is not,
+/// and kernels can read an array with gaps only as a copy.
+macro_rules! is_whole_when_cut {
+    ($storage:expr) => {
+        is_in_order!($storage) && $storage.shape()[0] == 1
+    };
+}
+
+macro_rules! cut {
+    ($storage:expr, $n:expr) => {{
+        let mut array = $storage.into_owned();
+        let axis = array.axes().nth(1).expect("a second axis").axis;
+        array.slice_axis_inplace(axis, (..$n).into());
+        NdArrayTensor::from(array)
+    }};
+}
+
 macro_rules! storage {
     ($number:ty, $variant:ident) => {
         impl<E: FloatNdArrayElement, I: IntNdArrayElement, Q: QuantElement> Storage<$number>
@@ -98,6 +115,14 @@ where
             NdArrayTensor::F64(storage) if is_in_order!(storage) => reshaped!(storage, shape),
             // Burn's own copies, whatever the order.
             other => Self::float_reshape(other, shape),
+        }
+    }
+
+    fn first_in_place(tensor: FloatTensor<Self>, n: usize) -> FloatTensor<Self> {
+        match tensor {
+            NdArrayTensor::F32(storage) if is_whole_when_cut!(storage) => cut!(storage, n),
+            NdArrayTensor::F64(storage) if is_whole_when_cut!(storage) => cut!(storage, n),
+            other => super::first::<Self>(other, n),
         }
     }
 }

@@ -4,7 +4,7 @@ use burn::tensor::{Tensor, backend::Backend};
 
 use super::{Kind, KvCache};
 use crate::Error;
-use crate::attention::{Sizes, check};
+use crate::attention::{self, Sizes, check};
 use crate::mask::{Gap, Offset, Rule};
 
 /// What a call will find in the cache once its tokens are added.
@@ -188,7 +188,7 @@ fn first<B: Backend>(tokens: Tensor<B, 4>, n: usize) -> Tensor<B, 4> {
     match n {
         0 => Tensor::zeros([batch, 0, heads, width], (&tokens.device(), tokens.dtype())),
         n if n == seq => tokens,
-        n => tokens.narrow(1, 0, n),
+        n => attention::first(tokens, n),
     }
 }
 
@@ -219,7 +219,7 @@ fn write_tokens<B: Backend>(held: Tensor<B, 4>, tokens: Tensor<B, 4>, plan: &Pla
         if n == 0 {
             return held;
         }
-        return held.slice_assign([0..batch, old[0]..old[0] + n, 0..heads, 0..width], tokens);
+        return attention::put(held, old[0], tokens);
     }
     (0..batch).filter(|&b| new[b] > 0).fold(held, |held, b| {
         let entry = tokens.clone().slice([b..b + 1, 0..new[b], 0..heads, 0..width]);
