@@ -69,6 +69,7 @@ pub(crate) fn peak_here(implementation: Implementation, case: &Case) -> Result<f
     layers::prepare(implementation, &small, &weights, &data::tokens(&small))?.run()?;
 
     let mut step = layers::prepare(implementation, case, &weights, &data::tokens(case))?;
+    mha::free_buffers();
     let before = proc::reset_peak().map_err(|error| format!("peak memory: {error}"))?;
     step.run()?;
     Ok(proc::peak_mb().map_err(|error| format!("peak memory: {error}"))? - before)

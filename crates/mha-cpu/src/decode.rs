@@ -123,23 +123,24 @@ impl<T: Real> Kernel<T> for Decode<'_, T> {
         for (h, query) in query.chunks_exact_mut(head_dim).enumerate() {
             call.query.copy([b, 0, h, 0], 0..head_dim, query);
         }
-        let vectors = KEYS / S::LANES;
-        let mut scores = vec![none; n_heads * vectors];
-        let mut extra = vec![[none; 1]; if tiles.extras.is_none() { 0 } else { KEYS }];
-        let mut bits = [0; KEYS];
-        let mut hidden = vec![false; n_heads * KEYS];
         let masked = !call.mask.is_none();
+        let height = KEYS.min(keys.len().next_multiple_of(S::LANES));
+        let vectors = height / S::LANES;
+        let mut scores = vec![none; n_heads * vectors];
+        let mut extra = vec![[none; 1]; if tiles.extras.is_none() { 0 } else { height }];
+        let mut bits = [0; KEYS];
+        let mut hidden = vec![false; if masked { n_heads * height } else { 0 }];
 
         for keys in ranges(keys, KEYS) {
             if masked {
-                for (h, hidden) in hidden.chunks_exact_mut(KEYS).enumerate() {
+                for (h, hidden) in hidden.chunks_exact_mut(height).enumerate() {
                     let seen = tiles.masks.see([b, h], &(0..1), &keys, &mut bits);
                     for (hidden, &bits) in hidden.iter_mut().zip(&bits[..keys.len()]) {
                         *hidden = !seen.any(bits);
                     }
                 }
             }
-            let is_hidden = |h: usize, n: usize| masked && hidden[h * KEYS + n];
+            let is_hidden = |h: usize, n: usize| masked && hidden[h * height + n];
 
             // 1. Q Kᵀ
             scores.fill(none);

@@ -89,10 +89,11 @@ impl<T: Real> Forward<'_, T> {
         let call = tiles.call;
         let scoring = tiles.scoring();
 
-        let mut key = Padded::new(KEYS, head_dim, M);
-        let mut value = Padded::new(KEYS, value_dim, M);
-        let mut scores = zero_rows(KEYS);
-        let mut extra = zero_rows(if tiles.extras.is_none() { 0 } else { KEYS });
+        let height = tiles.rows(M);
+        let mut key = Padded::new(height, head_dim, M);
+        let mut value = Padded::new(height, value_dim, M);
+        let mut scores = zero_rows(height);
+        let mut extra = zero_rows(if tiles.extras.is_none() { 0 } else { height });
         let mut bits = [0; KEYS];
         let mut row = vec![T::default(); head_dim];
         let mut pieces = zero_rows(rows_of_pieces::<T, S, N>(head_dim));

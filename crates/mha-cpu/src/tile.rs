@@ -33,6 +33,12 @@ impl<'a, T: Real> Tiles<'a, T> {
         Ok(Self { call, sizes, masks, extras, seen })
     }
 
+    /// Rows of a buffer for the keys of a tile, in multiples of `multiple`: fewer where there are only
+    /// few keys, since a small call should not fill large buffers.
+    pub(crate) fn rows(&self, multiple: usize) -> usize {
+        self.sizes.n_keys.next_multiple_of(multiple).clamp(multiple, KEYS)
+    }
+
     /// The keys and values of a tile, row-major; each row is as wide as the buffer says.
     ///
     /// A key that nobody sees may hold anything: it counts as 0, since 0 times NaN would be NaN.

@@ -17,6 +17,8 @@ pub(crate) struct Tile<'a, T> {
     pub(crate) keys: Range<usize>,
     /// Whether pairs are hidden that the scratch's bits tell.
     pub(crate) masked: bool,
+    /// Whether ds is wanted, which dV does without.
+    pub(crate) d_scores: bool,
 }
 
 /// The scores of a tile, and what becomes of them: a row for each key.
@@ -40,7 +42,7 @@ pub(crate) fn weigh<T: Real, S: Simd<T>, const M: usize, const N: usize>(
     key: &Padded<T>,
     scratch: &mut Scratch<T, S, N>,
 ) {
-    let Tile { shared: Shared { tiles, .. }, b, keys, masked } = tile;
+    let Tile { shared: Shared { tiles, .. }, b, keys, masked, .. } = tile;
     let Scratch { weights, tangents, extra, bits, .. } = scratch;
     scores_of::<T, S, M, N>(simd, key, keys.len(), &block.query, weights);
     let has_extra = !tiles.extras.is_none();
@@ -54,7 +56,7 @@ pub(crate) fn weigh<T: Real, S: Simd<T>, const M: usize, const N: usize>(
     tiles.scoring().apply(simd, weights, tangents, extra, bits);
 }
 
-/// Makes weights of scores, and ds of dp.
+/// Makes weights of scores, and ds of dp if it is wanted.
 #[inline(always)]
 pub(crate) fn derive<T: Real, S: Simd<T>, const N: usize>(
     simd: S,
@@ -62,7 +64,7 @@ pub(crate) fn derive<T: Real, S: Simd<T>, const N: usize>(
     block: &Block<T, S, N>,
     scratch: &mut Scratch<T, S, N>,
 ) {
-    let &Tile { shared: Shared { tiles, .. }, b, ref keys, masked } = tile;
+    let &Tile { shared: Shared { tiles, .. }, b, ref keys, masked, d_scores: wanted } = tile;
     let Scratch { weights, d_scores, extra, bits, .. } = scratch;
     let unit = simd.splat(T::from_f64(tiles.scoring().unit()));
     let zero = simd.splat(T::default());
@@ -95,8 +97,9 @@ pub(crate) fn derive<T: Real, S: Simd<T>, const N: usize>(
     if whole {
         normalize::<T, S, N>(simd, block, sums, &mut weights[..keys.len()]);
     }
+    let d_rows = if wanted { keys.len() } else { 0 };
     let mut sums = [zero; N];
-    for row in 0..keys.len() {
+    for row in 0..d_rows {
         let (weights, d_scores) = (&weights[row], &mut d_scores[row]);
         for n in 0..N {
             let mut d_weight = simd.load(&d_scores[n]);
@@ -114,14 +117,19 @@ pub(crate) fn derive<T: Real, S: Simd<T>, const N: usize>(
     if whole {
         delta = sums;
     }
-    for row in 0..keys.len() {
-        let (weights, d_scores) = (&mut weights[row], &mut d_scores[row]);
+    for row in 0..d_rows {
+        let (weights, d_scores) = (&weights[row], &mut d_scores[row]);
         for n in 0..N {
-            let weight = simd.load(&weights[n]);
-            let d_score = simd.mul(weight, simd.sub(simd.load(&d_scores[n]), delta[n]));
+            let d_score =
+                simd.mul(simd.load(&weights[n]), simd.sub(simd.load(&d_scores[n]), delta[n]));
             simd.store(d_score, &mut d_scores[n]);
-            if dropout.is_some() {
-                simd.store(simd.mul(weight, simd.load(&extra[row][n])), &mut weights[n]);
+        }
+    }
+    if dropout.is_some() {
+        for (weights, extra) in weights[..keys.len()].iter_mut().zip(extra.iter()) {
+            for n in 0..N {
+                let kept = simd.mul(simd.load(&weights[n]), simd.load(&extra[n]));
+                simd.store(kept, &mut weights[n]);
             }
         }
     }

@@ -8,20 +8,19 @@ use super::derive::Tile;
 use super::partial::Partial;
 use crate::product::{Row, add_lanes, lane as lane_of, load, store};
 use crate::simd::{Lanes, Simd};
-use crate::tile::KEYS;
 use crate::{Real, Wanted};
 
-/// Adds to `to`, `[piece of features][key]`, the products of the rows of a tile with those of the
-/// queries.
+/// Adds to `to`, `[piece of features][key]` with room for `height` keys, the products of the first
+/// `count` rows of a tile with those of the queries.
 #[inline(always)]
 pub(crate) fn sum_over_queries<T: Real, S: Simd<T>, const M: usize, const N: usize>(
     simd: S,
     tile: &[Row<T, S, N>],
     queries: &[Row<T, S, N>],
-    count: usize,
+    (count, height): (usize, usize),
     to: &mut [Row<T, S, N>],
 ) {
-    let pieces = queries.chunks_exact(N * S::LANES).zip(to.chunks_exact_mut(KEYS));
+    let pieces = queries.chunks_exact(N * S::LANES).zip(to.chunks_exact_mut(height));
     for (queries, to) in pieces {
         let panels = tile.as_chunks::<M>().0.iter().take(count.div_ceil(M));
         for (panel, to) in panels.zip(to.as_chunks_mut::<M>().0) {
@@ -32,19 +31,19 @@ pub(crate) fn sum_over_queries<T: Real, S: Simd<T>, const M: usize, const N: usi
     }
 }
 
-/// From `[piece of features][key]` to rows of `width` features.
+/// From `[piece of features][key]`, with room for `height` keys, to rows of `width` features.
 #[inline(always)]
 pub(crate) fn out_of_pieces<T: Real, S: Simd<T>, const N: usize>(
     pieces: &[Row<T, S, N>],
-    keys: &Range<usize>,
+    (keys, height): (&Range<usize>, usize),
     width: usize,
     to: &mut [T],
 ) {
-    for (n, piece) in pieces.chunks_exact(KEYS).enumerate() {
+    for (n, piece) in pieces.chunks_exact(height).enumerate() {
         for (row, j) in piece.iter().zip(keys.clone()) {
             let to = &mut to[j * width..][..width][n * N * S::LANES..];
             for (to, lanes) in to.chunks_mut(S::LANES).zip(row) {
-                to.copy_from_slice(&lanes.numbers()[..to.len()]);
+                lanes.copy_to(to);
             }
         }
     }

@@ -48,6 +48,7 @@ impl<T: Real> Task<'_, T> {
         let zero = [S::Lanes::all(T::default()); N];
         let lanes = N * S::LANES;
         let group = tiles.sizes.group();
+        let wants_d_scores = wanted.query || wanted.key || wanted.bias || wanted.relative;
         let mut partial = Partial::zeros(shared);
 
         let mut blocks = Vec::new();
@@ -66,9 +67,10 @@ impl<T: Real> Task<'_, T> {
             }
         }
 
-        let mut key = Padded::new(KEYS, head_dim, M);
-        let mut value = Padded::new(KEYS, value_dim, M);
-        let needs = |needed: bool| if needed { KEYS } else { 0 };
+        let height = tiles.rows(M);
+        let mut key = Padded::new(height, head_dim, M);
+        let mut value = Padded::new(height, value_dim, M);
+        let needs = |needed: bool| if needed { height } else { 0 };
         let has_extra = !tiles.extras.is_none() || tiles.call.dropout.is_some();
         let mut scratch = Scratch::<T, S, N> {
             weights: zero_rows(needs(true)),
@@ -79,7 +81,7 @@ impl<T: Real> Task<'_, T> {
         };
         // Sums over the queries: [piece of features][key].
         let pieces =
-            |width: usize, wanted: bool| if wanted { width.div_ceil(lanes) * KEYS } else { 0 };
+            |width: usize, wanted: bool| if wanted { width.div_ceil(lanes) * height } else { 0 };
         let mut d_key = zero_rows(pieces(head_dim, wanted.key));
         let mut d_value = zero_rows(pieces(value_dim, wanted.value));
 
@@ -97,9 +99,9 @@ impl<T: Real> Task<'_, T> {
                     copied = true;
                 }
                 let masked = seen == Seen::Some;
-                let tile = Tile { shared, b, keys: keys.clone(), masked };
+                let tile = Tile { shared, b, keys: keys.clone(), masked, d_scores: wants_d_scores };
                 weigh::<T, S, M, N>(simd, &tile, block, &key, &mut scratch);
-                if wanted.query || wanted.key || wanted.bias || wanted.relative {
+                if wants_d_scores {
                     let d_scores = &mut scratch.d_scores;
                     scores_of::<T, S, M, N>(simd, &value, keys.len(), &block.d_context, d_scores);
                 }
@@ -116,23 +118,20 @@ impl<T: Real> Task<'_, T> {
                         &mut partial,
                     );
                 }
-                uncap::<T, S, N>(simd, &mut scratch, keys.len());
+                if wants_d_scores {
+                    uncap::<T, S, N>(simd, &mut scratch, keys.len());
+                }
 
                 let (weights, d_scores) = (&scratch.weights, &scratch.d_scores);
+                let rows = (keys.len(), height);
                 sum_over_queries::<T, S, M, N>(
                     simd,
                     weights,
                     &block.d_context_rows,
-                    keys.len(),
+                    rows,
                     &mut d_value,
                 );
-                sum_over_queries::<T, S, M, N>(
-                    simd,
-                    d_scores,
-                    &block.query_rows,
-                    keys.len(),
-                    &mut d_key,
-                );
+                sum_over_queries::<T, S, M, N>(simd, d_scores, &block.query_rows, rows, &mut d_key);
                 if wanted.query {
                     let d_scores = &d_scores[..keys.len()];
                     let d_query = block.d_query.as_chunks_mut::<M>().0;
@@ -145,8 +144,9 @@ impl<T: Real> Task<'_, T> {
                 }
             }
             if copied {
-                out_of_pieces::<T, S, N>(&d_key, &keys, head_dim, &mut partial.key);
-                out_of_pieces::<T, S, N>(&d_value, &keys, value_dim, &mut partial.value);
+                let rows = (&keys, height);
+                out_of_pieces::<T, S, N>(&d_key, rows, head_dim, &mut partial.key);
+                out_of_pieces::<T, S, N>(&d_value, rows, value_dim, &mut partial.value);
             }
         }
 
