@@ -121,7 +121,6 @@ mod attention {
         let tensors = Tensors::new([1, cached]);
         let mut call = tensors.call();
         call.query = heads(&tensors.query[..FEATURES], [1, 1]);
-        call.differentiable = false;
         let bytes = BytesCount::of_many::<f32>(2 * cached * FEATURES);
         bencher.counter(bytes).bench_local(|| forward(&call));
     }

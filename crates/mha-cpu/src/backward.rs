@@ -22,6 +22,7 @@ use std::ops::Range;
 
 use crate::buffers::{stale, zeros};
 use crate::call::{Sizes, shape};
+use crate::decode::{self, is_decoding};
 use crate::machine::Rows;
 use crate::simd::Isa;
 use crate::tile::Tiles;
@@ -68,6 +69,10 @@ pub(crate) fn backward<T: Real>(
         sink: wanted.sink && call.sink.is_some(),
         ..wanted
     };
+
+    if is_decoding(&sizes) {
+        return Ok(decode::backward(isa, &tiles, saved, wanted));
+    }
 
     let len = |wanted: bool, len: usize| if wanted { len } else { 0 };
     let mut query = stale(len(wanted.query, batch * seq_q * n_heads * head_dim));

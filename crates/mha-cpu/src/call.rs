@@ -60,10 +60,6 @@ pub struct Call<'a, T> {
     pub sink: Option<&'a [T]>,
     /// Which weights are dropped.
     pub dropout: Option<Dropout>,
-    /// Whether a backward pass may follow, as by default. It computes the scores again, and its weights
-    /// are only as exact as these are the same to the bit; without it a single query takes a faster
-    /// way.
-    pub differentiable: bool,
 }
 
 /// The sizes of a call.
@@ -90,6 +86,12 @@ impl Sizes {
     /// The query heads that read key head `g`.
     pub(crate) fn heads_of(&self, g: usize) -> Range<usize> {
         g * self.group()..(g + 1) * self.group()
+    }
+
+    /// Their rows, where rows are the queries of all heads: `[n_heads, seq_q]`.
+    pub(crate) fn rows_of(&self, g: usize) -> Range<usize> {
+        let heads = self.heads_of(g);
+        heads.start * self.seq_q..heads.end * self.seq_q
     }
 
     /// Runs tasks, on all cores unless handing them out would take longer than computing them; the
@@ -130,7 +132,6 @@ impl<'a, T: Real> Call<'a, T> {
             positions: Positions::default(),
             sink: None,
             dropout: None,
-            differentiable: true,
         }
     }
 

@@ -1,49 +1,54 @@
-//! One query for each entry: a new token against a cache.
+//! Few queries for each entry: new tokens against a cache, or a query that pools.
 //!
-//! There is nothing to reuse: the work is to read each key and each value once. A task reads a run of
+//! There is little to reuse: the work is to read each key and each value once. A task reads a run of
 //! keys of all heads, which lie side by side, and the tasks of an entry are put together by their
 //! log-sum-exp (Dao et al. 2023, "Flash-Decoding").
 
+mod backward;
+mod run;
+mod weigh;
+
 use std::f64::consts::LOG2_E;
-use std::ops::Range;
 
 use crate::call::Sizes;
-use crate::product::dot;
+use crate::product::total;
 use crate::simd::{Isa, Kernel, Lanes, Simd, exp2};
 use crate::softmax::log_sum_exp;
 use crate::tile::{KEYS, Tiles, ranges};
 use crate::{Output, Real};
+pub(crate) use backward::backward;
+use run::{Run, Scores, runs};
 
-/// Keys of a task, at most.
-const RUN: usize = 512;
+/// The most queries that are few: of more, a tile wastes fewer lanes than this way takes steps.
+const FEW: usize = 4;
 
-/// Whether a call is computed here.
-pub(crate) fn is_decoding<T: Real>(tiles: &Tiles<'_, T>) -> bool {
-    let call = tiles.call;
-    tiles.sizes.seq_q == 1 && !call.differentiable && call.dropout.is_none()
+/// Whether a call is computed here, forward and backward.
+pub(crate) fn is_decoding(sizes: &Sizes) -> bool {
+    (1..=FEW).contains(&sizes.seq_q)
 }
 
 /// The forward pass of such a call.
 pub(crate) fn decode<T: Real>(isa: Isa, tiles: &Tiles<'_, T>) -> Output<T> {
-    let Sizes { batch, n_keys, n_heads, value_dim, .. } = tiles.sizes;
-    // Enough tasks of one size, by the sizes alone.
-    let run = n_keys.div_ceil(8).next_multiple_of(16).clamp(64, RUN);
-    let tasks: Vec<_> =
-        (0..batch).flat_map(|b| ranges(0..n_keys, run).map(move |keys| (b, keys))).collect();
-    let run = |(b, keys)| (b, T::dispatch(isa, Decode { tiles, b, keys }));
-    let partials = tiles.sizes.run(tasks, run);
+    let Sizes { batch, seq_q, n_heads, value_dim, .. } = tiles.sizes;
+    let run = |run: Run| (run.b, T::dispatch(isa, Decode { tiles, run }));
+    let partials = tiles.sizes.run(runs(&tiles.sizes), run);
 
     let mut all: Vec<Partial<T>> = (0..batch).map(|_| Partial::start(tiles)).collect();
     for (b, partial) in &partials {
         all[*b].join(partial, value_dim);
     }
-    let (mut context, mut lse, mut rest) = (Vec::new(), Vec::new(), Vec::new());
-    for Partial { max, sum, context: sums } in &all {
-        for h in 0..n_heads {
-            let scale = if sum[h] == T::default() { 0.0 } else { 1.0 / sum[h].to_f64() };
-            let sums = &sums[h * value_dim..][..value_dim];
-            context.extend(sums.iter().map(|x| T::from_f64(x.to_f64() * scale)));
-            let [rounded, left] = log_sum_exp(max[h], sum[h]);
+    let n_rows = n_heads * seq_q;
+    let mut context = vec![T::default(); batch * n_rows * value_dim];
+    let [mut lse, mut rest] = [(); 2].map(|()| Vec::with_capacity(batch * n_rows));
+    for (b, Partial { max, sum, context: sums }) in all.iter().enumerate() {
+        for row in 0..n_rows {
+            let (h, i) = (row / seq_q, row % seq_q);
+            let scale = if sum[row] == T::default() { 0.0 } else { 1.0 / sum[row].to_f64() };
+            let to = &mut context[((b * seq_q + i) * n_heads + h) * value_dim..];
+            for (to, x) in to.iter_mut().zip(&sums[row * value_dim..][..value_dim]) {
+                *to = T::from_f64(x.to_f64() * scale);
+            }
+            let [rounded, left] = log_sum_exp(max[row], sum[row]);
             lse.push(rounded);
             rest.push(left);
         }
@@ -51,22 +56,23 @@ pub(crate) fn decode<T: Real>(isa: Isa, tiles: &Tiles<'_, T>) -> Output<T> {
     Output { context, lse, rest }
 }
 
-/// The running softmax of every head, as [`Running`](crate::softmax::Running) has it of lanes.
+/// The running softmax of every row, as [`Running`](crate::softmax::Running) has it of lanes. Rows are
+/// the queries of all heads: `[n_heads, seq_q]`.
 #[derive(Debug)]
 struct Partial<T> {
     max: Vec<T>,
     sum: Vec<T>,
-    /// `[n_heads, value_dim]`
+    /// `[rows, value_dim]`
     context: Vec<T>,
 }
 
 impl<T: Real> Partial<T> {
     fn empty(sizes: &Sizes) -> Self {
-        let &Sizes { n_heads, value_dim, .. } = sizes;
+        let n_rows = sizes.n_heads * sizes.seq_q;
         Self {
-            max: vec![T::from_f64(f64::NEG_INFINITY); n_heads],
-            sum: vec![T::default(); n_heads],
-            context: vec![T::default(); n_heads * value_dim],
+            max: vec![T::from_f64(f64::NEG_INFINITY); n_rows],
+            sum: vec![T::default(); n_rows],
+            context: vec![T::default(); n_rows * sizes.value_dim],
         }
     }
 
@@ -74,24 +80,26 @@ impl<T: Real> Partial<T> {
     fn start(tiles: &Tiles<'_, T>) -> Self {
         let mut start = Self::empty(&tiles.sizes);
         if let Some(sink) = tiles.call.sink {
-            start.max = sink.iter().map(|x| T::from_f64(x.to_f64() * LOG2_E)).collect();
+            for (row, max) in start.max.iter_mut().enumerate() {
+                *max = T::from_f64(sink[row / tiles.sizes.seq_q].to_f64() * LOG2_E);
+            }
             start.sum.fill(T::from_f64(1.0));
         }
         start
     }
 
     fn join(&mut self, other: &Self, value_dim: usize) {
-        for h in 0..self.max.len() {
-            let (a, b) = (self.max[h].to_f64(), other.max[h].to_f64());
+        for row in 0..self.max.len() {
+            let (a, b) = (self.max[row].to_f64(), other.max[row].to_f64());
             let max = if a > b { a } else { b };
             if max == f64::NEG_INFINITY {
                 continue;
             }
             let [old, new] = [a, b].map(|x| (x - max).exp2());
             let add = |a: T, b: T| T::from_f64(a.to_f64() * old + b.to_f64() * new);
-            self.max[h] = T::from_f64(max);
-            self.sum[h] = add(self.sum[h], other.sum[h]);
-            let all = h * value_dim..(h + 1) * value_dim;
+            self.max[row] = T::from_f64(max);
+            self.sum[row] = add(self.sum[row], other.sum[row]);
+            let all = row * value_dim..(row + 1) * value_dim;
             for (to, &from) in self.context[all.clone()].iter_mut().zip(&other.context[all]) {
                 *to = add(*to, from);
             }
@@ -101,8 +109,7 @@ impl<T: Real> Partial<T> {
 
 struct Decode<'a, T> {
     tiles: &'a Tiles<'a, T>,
-    b: usize,
-    keys: Range<usize>,
+    run: Run,
 }
 
 impl<T: Real> Kernel<T> for Decode<'_, T> {
@@ -110,96 +117,43 @@ impl<T: Real> Kernel<T> for Decode<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd<T>, const M: usize, const N: usize>(self, simd: S) -> Partial<T> {
-        let Self { tiles, b, keys } = self;
-        let Sizes { n_heads, n_kv_heads, head_dim, value_dim, .. } = tiles.sizes;
-        let call = tiles.call;
-        let scoring = tiles.scoring();
-        let number = |x: f64| simd.splat(T::from_f64(x));
-        let none = S::Lanes::all(T::from_f64(f64::NEG_INFINITY));
-
+        let Self { tiles, run: Run { b, keys } } = self;
+        let Sizes { n_kv_heads, seq_q, value_dim, .. } = tiles.sizes;
         let mut all = Partial::empty(&tiles.sizes);
-        let mut row = vec![T::default(); head_dim.max(value_dim)];
-        let mut query = vec![T::default(); n_heads * head_dim];
-        for (h, query) in query.chunks_exact_mut(head_dim).enumerate() {
-            call.query.copy([b, 0, h, 0], 0..head_dim, query);
-        }
-        let masked = !call.mask.is_none();
-        let height = KEYS.min(keys.len().next_multiple_of(S::LANES));
-        let vectors = height / S::LANES;
-        let mut scores = vec![none; n_heads * vectors];
-        let mut extra = vec![[none; 1]; if tiles.extras.is_none() { 0 } else { height }];
-        let mut bits = [0; KEYS];
-        let mut hidden = vec![false; if masked { n_heads * height } else { 0 }];
+        let mut of_run = Scores::<T, S>::new(tiles, b, keys.len());
+        let mut row_of_value = vec![T::default(); value_dim];
 
         for keys in ranges(keys, KEYS) {
-            if masked {
-                for (h, hidden) in hidden.chunks_exact_mut(height).enumerate() {
-                    let seen = tiles.masks.see([b, h], &(0..1), &keys, &mut bits);
-                    for (hidden, &bits) in hidden.iter_mut().zip(&bits[..keys.len()]) {
-                        *hidden = !seen.any(bits);
-                    }
-                }
-            }
-            let is_hidden = |h: usize, n: usize| masked && hidden[h * height + n];
-
-            // 1. Q Kᵀ
-            scores.fill(none);
-            for (n, j) in keys.clone().enumerate() {
-                for g in 0..n_kv_heads {
-                    let key = call.key.row([b, j, g, 0], &mut row[..head_dim]);
-                    for h in tiles.sizes.heads_of(g) {
-                        if !is_hidden(h, n) {
-                            let score = dot(&query[h * head_dim..][..head_dim], key);
-                            scores[h * vectors + n / S::LANES].numbers_mut()[n % S::LANES] = score;
-                        }
-                    }
-                }
-            }
-            for (h, scores) in scores.chunks_exact_mut(vectors).enumerate() {
-                // 2. scale, cap and biases, but for the unit
-                if !scoring.is_plain() {
-                    if !extra.is_empty() {
-                        tiles.extras.write::<S, 1>([b, h], &(0..1), &keys, &mut extra);
-                    }
-                    for n in (0..keys.len()).filter(|&n| !is_hidden(h, n)) {
-                        let score = &mut scores[n / S::LANES].numbers_mut()[n % S::LANES];
-                        let bias = extra.get(n).map(|extra| extra[0].numbers()[0]);
-                        *score = scoring.score(*score, bias);
-                    }
-                }
+            of_run.compute(simd, tiles, b, &keys); //                   1. Q Kᵀ; 2. scale, cap, bias, mask
+            for (row, scores) in of_run.rows_mut().enumerate() {
                 // 3. softmax
-                let mut largest = simd.load(&none);
-                for row in scores.iter() {
-                    largest = simd.max(largest, simd.load(row));
-                }
-                let unit = T::from_f64(scoring.unit());
-                let before = all.max[h];
-                let max = greatest::<T, S>(simd, simd.mul(largest, simd.splat(unit)), before);
-                all.max[h] = max;
+                let unit = T::from_f64(tiles.scoring().unit());
+                let before = all.max[row];
+                let max = greatest::<T, S>(simd, scores, unit, before);
+                all.max[row] = max;
                 let shift = if max.to_f64() == f64::NEG_INFINITY { 0.0 } else { -max.to_f64() };
-                let (unit, minus) = (simd.splat(unit), number(shift));
-                let mut sums = number(0.0);
-                for row in scores.iter_mut() {
-                    let weight = exp2(simd, simd.fma(simd.load(row), unit, minus));
-                    sums = simd.add(sums, weight);
-                    simd.store(weight, row);
-                }
                 let decay = T::from_f64((before.to_f64() + shift).exp2());
-                all.sum[h] = all.sum[h] * decay + total::<T, S>(simd, sums);
-                for context in &mut all.context[h * value_dim..][..value_dim] {
+                all.sum[row] = all.sum[row] * decay
+                    + exponentials::<T, S>(simd, scores, unit, T::from_f64(shift));
+                for context in &mut all.context[row * value_dim..][..value_dim] {
                     *context = *context * decay;
                 }
+                // 4. dropout
+                if let Some(dropout) = &tiles.call.dropout {
+                    let words = dropout.row([b, row / seq_q, row % seq_q]);
+                    let weights = scores.iter_mut().flat_map(|lanes| lanes.numbers_mut());
+                    for (weight, j) in weights.zip(keys.clone()) {
+                        *weight = *weight * dropout.factor(words, j);
+                    }
+                }
             }
-            // 4. times V
+            // 5. times V
             for (n, j) in keys.clone().enumerate() {
                 for g in 0..n_kv_heads {
-                    let value = call.value.row([b, j, g, 0], &mut row[..value_dim]);
-                    for h in tiles.sizes.heads_of(g) {
-                        if is_hidden(h, n) {
-                            continue;
-                        }
-                        let weight = scores[h * vectors + n / S::LANES].numbers()[n % S::LANES];
-                        let context = &mut all.context[h * value_dim..][..value_dim];
+                    let value = tiles.call.value.row([b, j, g, 0], &mut row_of_value);
+                    for row in tiles.sizes.rows_of(g).filter(|&row| of_run.sees(row, n)) {
+                        let weight = of_run.score(row, n);
+                        let context = &mut all.context[row * value_dim..][..value_dim];
                         for (context, &value) in context.iter_mut().zip(value) {
                             *context = *context + weight * value;
                         }
@@ -211,18 +165,27 @@ impl<T: Real> Kernel<T> for Decode<'_, T> {
     }
 }
 
-/// The largest of the lanes and of one number; a NaN is passed over.
+/// The largest of some scores, times `unit`, and of one number; a NaN is passed over.
 #[inline(always)]
-fn greatest<T: Real, S: Simd<T>>(simd: S, vector: S::Vector, first: T) -> T {
+fn greatest<T: Real, S: Simd<T>>(simd: S, scores: &[S::Lanes], unit: T, first: T) -> T {
+    let mut largest = simd.splat(T::from_f64(f64::NEG_INFINITY));
+    for row in scores {
+        largest = simd.max(largest, simd.load(row));
+    }
     let mut lanes = S::Lanes::all(first);
-    simd.store(vector, &mut lanes);
+    simd.store(simd.mul(largest, simd.splat(unit)), &mut lanes);
     lanes.numbers().iter().fold(first, |max, &x| if x > max { x } else { max })
 }
 
-/// The sum of the lanes.
+/// Makes of scores, times `unit` plus `shift`, powers of two, and returns their sum.
 #[inline(always)]
-fn total<T: Real, S: Simd<T>>(simd: S, vector: S::Vector) -> T {
-    let mut lanes = S::Lanes::all(T::default());
-    simd.store(vector, &mut lanes);
-    lanes.numbers().iter().fold(T::default(), |sum, &x| sum + x)
+fn exponentials<T: Real, S: Simd<T>>(simd: S, scores: &mut [S::Lanes], unit: T, shift: T) -> T {
+    let (unit, shift) = (simd.splat(unit), simd.splat(shift));
+    let mut sums = simd.splat(T::default());
+    for row in scores.iter_mut() {
+        let weight = exp2(simd, simd.fma(simd.load(row), unit, shift));
+        sums = simd.add(sums, weight);
+        simd.store(weight, row);
+    }
+    total(simd, sums)
 }

@@ -5,6 +5,8 @@
 //! per row (batch, head, query) and one per column (key) are mixed into it, so that forward and
 //! backward find the same pattern without storing it.
 
+use crate::Real;
+
 const MASK: u32 = 0x7fff_ffff;
 const M1: u32 = 0x21f0_aaad;
 const M2: u32 = 0x735a_2d97;
@@ -40,6 +42,12 @@ impl Dropout {
     pub(crate) fn threshold(&self) -> u32 {
         // Below 2³¹ also for a probability that rounds to 1.
         (self.probability * f64::from(1u32 << 31)).round().min(f64::from(MASK)) as u32
+    }
+
+    /// What a weight is multiplied by, given the keys of its row.
+    pub(crate) fn factor<T: Real>(&self, row: [u32; 2], j: usize) -> T {
+        let dropped = word(row, column(j)) < self.threshold();
+        T::from_f64(if dropped { 0.0 } else { 1.0 / (1.0 - self.probability) })
     }
 
     /// The two keys of a row.

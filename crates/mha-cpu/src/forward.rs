@@ -19,7 +19,7 @@ use crate::{Call, Dropout, Error, Output, Real};
 /// See [`forward`](crate::forward).
 pub(crate) fn forward<T: Real>(isa: Isa, call: &Call<'_, T>) -> Result<Output<T>, Error> {
     let tiles = Tiles::new(call)?;
-    if is_decoding(&tiles) {
+    if is_decoding(&tiles.sizes) {
         return Ok(decode(isa, &tiles));
     }
     let Sizes { batch, seq_q, n_heads, value_dim, .. } = tiles.sizes;

@@ -28,29 +28,36 @@ pub(crate) fn lane_mut<T: Real, S: Simd<T>, const N: usize>(
     &mut row[lane / S::LANES].numbers_mut()[lane % S::LANES]
 }
 
-/// The product of two rows of numbers, summed in parts that fill vectors.
+/// The product of two rows of numbers.
 #[inline(always)]
-pub(crate) fn dot<T: Real>(a: &[T], b: &[T]) -> T {
-    let mut sums = [T::default(); 16];
-    let (a, a_rest) = a.as_chunks::<16>();
-    let (b, b_rest) = b.as_chunks::<16>();
-    for (a, b) in a.iter().zip(b) {
-        for n in 0..16 {
-            sums[n] = sums[n] + a[n] * b[n];
-        }
+pub(crate) fn dot<T: Real, S: Simd<T>>(simd: S, a: &[T], b: &[T]) -> T {
+    let mut sums = simd.splat(T::default());
+    let (a, b) = (a.chunks_exact(S::LANES), b.chunks_exact(S::LANES));
+    let rest = a.remainder().iter().zip(b.remainder());
+    let rest = rest.fold(T::default(), |sum, (&a, &b)| sum + a * b);
+    for (a, b) in a.zip(b) {
+        let [mut left, mut right] = [S::Lanes::all(T::default()); 2];
+        left.copy_from(a);
+        right.copy_from(b);
+        sums = simd.fma(simd.load(&left), simd.load(&right), sums);
     }
-    let mut rest = T::default();
-    for (&a, &b) in a_rest.iter().zip(b_rest) {
-        rest = rest + a * b;
-    }
-    let mut width = 8;
+    total(simd, sums) + rest
+}
+
+/// The sum of the lanes, added in pairs.
+#[inline(always)]
+pub(crate) fn total<T: Real, S: Simd<T>>(simd: S, vector: S::Vector) -> T {
+    let mut lanes = S::Lanes::all(T::default());
+    simd.store(vector, &mut lanes);
+    let numbers = lanes.numbers_mut();
+    let mut width = S::LANES / 2;
     while width > 0 {
         for n in 0..width {
-            sums[n] = sums[n] + sums[n + width];
+            numbers[n] = numbers[n] + numbers[n + width];
         }
         width /= 2;
     }
-    sums[0] + rest
+    numbers[0]
 }
 
 #[inline(always)]

@@ -116,6 +116,12 @@ impl Scoring {
         bias.map_or(capped, |bias| capped + bias)
     }
 
+    /// How much a score changes with the product that it comes from, but for the scale.
+    pub(crate) fn slope<T: Real>(&self, product: T) -> T {
+        let scaled = product.to_f64() * self.scale;
+        T::from_f64(self.softcap.map_or(1.0, |cap| 1.0 - (scaled / cap).tanh().powi(2)))
+    }
+
     /// What a number of a tile, after [`apply`](Self::apply), is multiplied by to be a score in powers
     /// of two.
     pub(crate) fn unit(&self) -> f64 {

@@ -66,7 +66,7 @@ impl<T: Real, S: Simd<T>, const N: usize> Block<T, S, N> {
         let mut context = vec![T::default(); value_dim];
         for (lane, i) in rows.clone().enumerate() {
             let d_context = saved.d_context.row([b, i, h, 0], &mut row[..value_dim]);
-            let dot = dot(d_context, saved.context.row([b, i, h, 0], &mut context));
+            let dot = dot(simd, d_context, saved.context.row([b, i, h, 0], &mut context));
             let row = (b * n_heads + h) * seq_q + i;
             let lse = saved.lse[row].to_f64() + saved.rest[row].to_f64();
             // A query that sees nothing has the log-sum-exp -∞, and only scores of -∞.

@@ -75,7 +75,7 @@ fn attention_of<B: Kernels, C: CheckpointStrategy, const N: usize>(
     let nodes = nodes.try_into().expect("as many as there are parts");
     let prepared = Backward::<B, N>::prepare::<C>(AttentionBackward, nodes);
     let primitives = parts.as_ref().map(|part| part.primitive.clone());
-    let [context, lse, rest] = B::attention_forward(&primitives, &call, true);
+    let [context, lse, rest] = B::attention_forward(&primitives, &call);
     let tracked = match prepared.compute_bound().stateful() {
         OpsKind::Tracked(mut prepared) => {
             let inputs = parts.as_ref().map(|part| prepared.checkpoint(part));

@@ -78,7 +78,7 @@ impl<B: Kernels> FusedAttention for B {
     }
 
     fn fused_attention(parts: Parts<FloatTensor<B>>, call: KernelCall<B>) -> [FloatTensor<B>; 2] {
-        let [context, lse, rest] = B::attention_forward(&parts, &call, false);
+        let [context, lse, rest] = B::attention_forward(&parts, &call);
         B::recycle(parts.list().into_iter().chain([rest]));
         [context, lse]
     }

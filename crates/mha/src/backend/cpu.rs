@@ -122,11 +122,10 @@ impl<B: CpuBackend> Kernels for B {
     fn attention_forward(
         parts: &Parts<FloatTensor<B>>,
         call: &KernelCall<B>,
-        differentiable: bool,
     ) -> [FloatTensor<B>; 3] {
         match parts.query.dtype() {
-            DType::F64 => forward::<B, f64>(parts, call, differentiable),
-            _ => forward::<B, f32>(parts, call, differentiable),
+            DType::F64 => forward::<B, f64>(parts, call),
+            _ => forward::<B, f32>(parts, call),
         }
     }
 
@@ -194,14 +193,10 @@ const CHECKED: &str = "the call was checked";
 fn forward<B: CpuBackend + Storage<T>, T: Real>(
     parts: &Parts<FloatTensor<B>>,
     call: &KernelCall<B>,
-    differentiable: bool,
 ) -> [FloatTensor<B>; 3] {
     let [batch, seq_q, n_heads, _] = parts.query.shape().dims();
     let [.., value_dim] = parts.value.shape().dims::<4>();
-    let run = |mut call: Call<'_, T>| {
-        call.differentiable = differentiable;
-        mha_cpu::forward(&call)
-    };
+    let run = |call: Call<'_, T>| mha_cpu::forward(&call);
     let output = with_call(parts, call, run).expect(CHECKED);
     let context = B::make(output.context, vec![batch, seq_q, n_heads, value_dim]);
     let [lse, rest] =

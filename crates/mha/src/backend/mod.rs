@@ -57,11 +57,10 @@ pub trait Kernels: Backend {
     fn computes(dtype: DType) -> bool;
 
     /// The context, `[batch, seq_q, n_heads, value_dim]`, the log-sum-exps and what rounding took from
-    /// them, `[batch, n_heads, seq_q]` both. `differentiable`: whether a backward pass may follow.
+    /// them, `[batch, n_heads, seq_q]` both.
     fn attention_forward(
         parts: &Parts<FloatTensor<Self>>,
         call: &KernelCall<Self>,
-        differentiable: bool,
     ) -> [FloatTensor<Self>; 3];
 
     /// The gradients of the parts that are wanted, in their shapes.
