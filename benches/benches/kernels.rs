@@ -90,7 +90,7 @@ mod attention {
     #[divan::bench(args = SIZES)]
     fn causal(bencher: Bencher<'_, '_>, size: [usize; 2]) {
         let tensors = Tensors::new(size);
-        let runs = Runs::new(1, size[1], |_, i| [0..i + 1]);
+        let runs = Runs::new(1, size[1], |_, i| Some(0..i + 1));
         let mut call = tensors.call();
         call.mask.runs = Some(&runs);
         bencher.counter(operations(2, size)).bench_local(|| forward(&call));
@@ -99,7 +99,7 @@ mod attention {
     #[divan::bench(args = SIZES)]
     fn causal_backward(bencher: Bencher<'_, '_>, size: [usize; 2]) {
         let tensors = Tensors::new(size);
-        let runs = Runs::new(1, size[1], |_, i| [0..i + 1]);
+        let runs = Runs::new(1, size[1], |_, i| Some(0..i + 1));
         let mut call = tensors.call();
         call.mask.runs = Some(&runs);
         backward_of(bencher, Isa::best(), &tensors, &call);
