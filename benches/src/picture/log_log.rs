@@ -63,7 +63,7 @@ impl Panel {
             .y_labels(5)
             .x_desc("tokens")
             .y_desc(&self.label)
-            .x_label_formatter(&|length| format!("{length:.0}"))
+            .x_label_formatter(&length_label)
             .y_label_formatter(&|value| format!("{value}"))
             .axis_desc_style(font(17))
             .label_style(font(15))
@@ -73,6 +73,12 @@ impl Panel {
         }
         chart::draw_legend(&mut chart, SeriesLabelPosition::LowerRight)
     }
+}
+
+/// Lengths that begin with 1, 2 or 5: labels of the others would lie upon one another.
+fn length_label(length: &f64) -> String {
+    let text = format!("{length:.0}");
+    if text.starts_with(['1', '2', '5']) { text } else { String::new() }
 }
 
 /// From a little below the least value to a little above the largest.
