@@ -69,6 +69,17 @@ impl Tensors {
             [&self.query, &self.key, &self.value].map(|numbers| heads(numbers, self.size));
         Call::new(query, key, value)
     }
+
+    /// A call whose queries see runs of keys.
+    fn call_of<'a>(&'a self, runs: &'a Runs) -> Call<'a, f32> {
+        let mut call = self.call();
+        call.mask.runs = Some(runs);
+        call
+    }
+}
+
+fn causal_runs([_, seq]: [usize; 2]) -> Runs {
+    Runs::new(1, seq, |_, i| Some(0..i + 1))
 }
 
 mod attention {
@@ -90,19 +101,16 @@ mod attention {
     #[divan::bench(args = SIZES)]
     fn causal(bencher: Bencher<'_, '_>, size: [usize; 2]) {
         let tensors = Tensors::new(size);
-        let runs = Runs::new(1, size[1], |_, i| Some(0..i + 1));
-        let mut call = tensors.call();
-        call.mask.runs = Some(&runs);
+        let runs = causal_runs(size);
+        let call = tensors.call_of(&runs);
         bencher.counter(operations(2, size)).bench_local(|| forward(&call));
     }
 
     #[divan::bench(args = SIZES)]
     fn causal_backward(bencher: Bencher<'_, '_>, size: [usize; 2]) {
         let tensors = Tensors::new(size);
-        let runs = Runs::new(1, size[1], |_, i| Some(0..i + 1));
-        let mut call = tensors.call();
-        call.mask.runs = Some(&runs);
-        backward_of(bencher, Isa::best(), &tensors, &call);
+        let runs = causal_runs(size);
+        backward_of(bencher, Isa::best(), &tensors, &tensors.call_of(&runs));
     }
 
     fn backward_of(bencher: Bencher<'_, '_>, isa: Isa, tensors: &Tensors, call: &Call<'_, f32>) {

@@ -75,9 +75,9 @@ pub(crate) fn backward<T: Real>(
     }
 
     let len = |wanted: bool, len: usize| if wanted { len } else { 0 };
-    let mut query = stale(len(wanted.query, batch * seq_q * n_heads * head_dim));
-    let mut key = stale(len(wanted.key, batch * n_keys * n_kv_heads * head_dim));
-    let mut value = stale(len(wanted.value, batch * n_keys * n_kv_heads * value_dim));
+    let mut query = wanted.query.then(|| stale(batch * seq_q * n_heads * head_dim));
+    let mut key = wanted.key.then(|| stale(batch * n_keys * n_kv_heads * head_dim));
+    let mut value = wanted.value.then(|| stale(batch * n_keys * n_kv_heads * value_dim));
     let plan = BiasPlan::new(call.bias.map(|bias| bias.dims()).filter(|_| wanted.bias), &sizes);
     let mut bias = zeros(len(wanted.bias, plan.len()));
     let mut relative = zeros(len(wanted.relative, call.relative.map_or(0, |all| all.table.len())));
@@ -90,9 +90,9 @@ pub(crate) fn backward<T: Real>(
         wanted,
         plan,
         splits: splits(&sizes),
-        d_query: Rows::new(&mut query, head_dim),
-        d_key: Rows::new(&mut key, head_dim),
-        d_value: Rows::new(&mut value, value_dim),
+        d_query: Rows::new(query.as_deref_mut().unwrap_or_default(), head_dim),
+        d_key: Rows::new(key.as_deref_mut().unwrap_or_default(), head_dim),
+        d_value: Rows::new(value.as_deref_mut().unwrap_or_default(), value_dim),
     };
     for wave in plan.waves(&sizes) {
         let d_bias = Rows::new(&mut bias, plan.row_width());
@@ -112,9 +112,9 @@ pub(crate) fn backward<T: Real>(
     }
     drop(shared);
     Ok(Gradients {
-        query: wanted.query.then_some(query),
-        key: wanted.key.then_some(key),
-        value: wanted.value.then_some(value),
+        query,
+        key,
+        value,
         bias: wanted.bias.then_some(bias),
         relative: wanted.relative.then_some(relative),
         sink: wanted.sink.then_some(sink),
@@ -179,7 +179,7 @@ fn splits(sizes: &Sizes) -> Vec<Range<usize>> {
 }
 
 /// Adds numbers to those at the start of `to`.
-fn add<T: Real>(to: &mut [T], from: &[T]) {
+pub(crate) fn add<T: Real>(to: &mut [T], from: &[T]) {
     for (to, &from) in to.iter_mut().zip(from) {
         *to = *to + from;
     }

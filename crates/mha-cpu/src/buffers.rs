@@ -71,15 +71,15 @@ pub(crate) fn zeros<T: Real>(len: usize) -> Vec<T> {
 
 /// A buffer that is handed over when it goes out of scope.
 #[derive(Debug, Default)]
-pub(crate) struct Scratch<T: Real>(Vec<T>);
+pub(crate) struct Recycled<T: Real>(Vec<T>);
 
-impl<T: Real> Scratch<T> {
+impl<T: Real> Recycled<T> {
     pub(crate) fn new(buffer: Vec<T>) -> Self {
         Self(buffer)
     }
 }
 
-impl<T: Real> Deref for Scratch<T> {
+impl<T: Real> Deref for Recycled<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -87,13 +87,13 @@ impl<T: Real> Deref for Scratch<T> {
     }
 }
 
-impl<T: Real> DerefMut for Scratch<T> {
+impl<T: Real> DerefMut for Recycled<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         &mut self.0
     }
 }
 
-impl<T: Real> Drop for Scratch<T> {
+impl<T: Real> Drop for Recycled<T> {
     fn drop(&mut self) {
         recycle(std::mem::take(&mut self.0));
     }

@@ -94,6 +94,11 @@ impl Sizes {
         heads.start * self.seq_q..heads.end * self.seq_q
     }
 
+    /// Head and query of such a row.
+    pub(crate) fn head_and_query(&self, row: usize) -> [usize; 2] {
+        [row / self.seq_q, row % self.seq_q]
+    }
+
     /// Runs tasks, on all cores unless handing them out would take longer than computing them; the
     /// results are in the tasks' order.
     pub(crate) fn run<I: Send, R: Send>(

@@ -42,7 +42,7 @@ pub(crate) fn decode<T: Real>(isa: Isa, tiles: &Tiles<'_, T>) -> Output<T> {
     let [mut lse, mut rest] = [(); 2].map(|()| Vec::with_capacity(batch * n_rows));
     for (b, Partial { max, sum, context: sums }) in all.iter().enumerate() {
         for row in 0..n_rows {
-            let (h, i) = (row / seq_q, row % seq_q);
+            let [h, i] = tiles.sizes.head_and_query(row);
             let scale = if sum[row] == T::default() { 0.0 } else { 1.0 / sum[row].to_f64() };
             let to = &mut context[((b * seq_q + i) * n_heads + h) * value_dim..];
             for (to, x) in to.iter_mut().zip(&sums[row * value_dim..][..value_dim]) {
@@ -81,7 +81,8 @@ impl<T: Real> Partial<T> {
         let mut start = Self::empty(&tiles.sizes);
         if let Some(sink) = tiles.call.sink {
             for (row, max) in start.max.iter_mut().enumerate() {
-                *max = T::from_f64(sink[row / tiles.sizes.seq_q].to_f64() * LOG2_E);
+                let [h, _] = tiles.sizes.head_and_query(row);
+                *max = T::from_f64(sink[h].to_f64() * LOG2_E);
             }
             start.sum.fill(T::from_f64(1.0));
         }
@@ -118,7 +119,8 @@ impl<T: Real> Kernel<T> for Decode<'_, T> {
     #[inline(always)]
     fn run<S: Simd<T>, const M: usize, const N: usize>(self, simd: S) -> Partial<T> {
         let Self { tiles, run: Run { b, keys } } = self;
-        let Sizes { n_kv_heads, seq_q, value_dim, .. } = tiles.sizes;
+        let Sizes { n_kv_heads, value_dim, .. } = tiles.sizes;
+        let unit = T::from_f64(tiles.scoring().unit());
         let mut all = Partial::empty(&tiles.sizes);
         let mut of_run = Scores::<T, S>::new(tiles, b, keys.len());
         let mut row_of_value = vec![T::default(); value_dim];
@@ -127,7 +129,6 @@ impl<T: Real> Kernel<T> for Decode<'_, T> {
             of_run.compute(simd, tiles, b, &keys); //                   1. Q Kᵀ; 2. scale, cap, bias, mask
             for (row, scores) in of_run.rows_mut().enumerate() {
                 // 3. softmax
-                let unit = T::from_f64(tiles.scoring().unit());
                 let before = all.max[row];
                 let max = greatest::<T, S>(simd, scores, unit, before);
                 all.max[row] = max;
@@ -140,7 +141,8 @@ impl<T: Real> Kernel<T> for Decode<'_, T> {
                 }
                 // 4. dropout
                 if let Some(dropout) = &tiles.call.dropout {
-                    let words = dropout.row([b, row / seq_q, row % seq_q]);
+                    let [h, i] = tiles.sizes.head_and_query(row);
+                    let words = dropout.row([b, h, i]);
                     let weights = scores.iter_mut().flat_map(|lanes| lanes.numbers_mut());
                     for (weight, j) in weights.zip(keys.clone()) {
                         *weight = *weight * dropout.factor(words, j);

@@ -35,7 +35,12 @@ pub struct Dropout {
 impl Dropout {
     /// Whether the weight of batch entry, head, query and key is dropped.
     pub fn drops(&self, [b, h, i, j]: [usize; 4]) -> bool {
-        word(self.row([b, h, i]), column(j)) < self.threshold()
+        self.drops_in(self.row([b, h, i]), j)
+    }
+
+    /// The same, given the keys of the row.
+    fn drops_in(&self, row: [u32; 2], j: usize) -> bool {
+        word(row, column(j)) < self.threshold()
     }
 
     /// Words below it are dropped.
@@ -46,8 +51,7 @@ impl Dropout {
 
     /// What a weight is multiplied by, given the keys of its row.
     pub(crate) fn factor<T: Real>(&self, row: [u32; 2], j: usize) -> T {
-        let dropped = word(row, column(j)) < self.threshold();
-        T::from_f64(if dropped { 0.0 } else { 1.0 / (1.0 - self.probability) })
+        T::from_f64(if self.drops_in(row, j) { 0.0 } else { 1.0 / (1.0 - self.probability) })
     }
 
     /// The two keys of a row.

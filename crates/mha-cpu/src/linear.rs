@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use rayon::prelude::*;
 
-use crate::buffers::{Scratch, stale};
+use crate::buffers::{Recycled, stale};
 use crate::call::shape;
 use crate::machine::Product;
 use crate::transpose::transposed;
@@ -161,7 +161,7 @@ fn multiply<T: Real>(left: &Matrix<'_, T>, right: &Matrix<'_, T>, add: bool, out
     match right.strides {
         // Faster here than in `gemm`.
         [1, stride] if m > 1 => {
-            let rows = Scratch::new(transposed(&right.data, [n, k], stride as usize));
+            let rows = Recycled::new(transposed(&right.data, [n, k], stride as usize));
             T::gemm(Product { sizes, left, right: (&rows, [n as isize, 1]), add }, out);
         }
         strides => T::gemm(Product { sizes, left, right: (&right.data, strides), add }, out),

@@ -87,6 +87,11 @@ impl Wanted {
     /// None.
     pub const NOTHING: Self =
         Self { query: false, key: false, value: false, bias: false, relative: false, sink: false };
+
+    /// Whether something is that the gradients of scores lead to; the value's do not.
+    pub(crate) fn needs_d_scores(&self) -> bool {
+        self.query || self.key || self.bias || self.relative
+    }
 }
 
 /// What [`backward`](crate::backward) returns: a gradient for everything that was wanted and that the

@@ -36,10 +36,7 @@ pub(crate) fn dot<T: Real, S: Simd<T>>(simd: S, a: &[T], b: &[T]) -> T {
     let rest = a.remainder().iter().zip(b.remainder());
     let rest = rest.fold(T::default(), |sum, (&a, &b)| sum + a * b);
     for (a, b) in a.zip(b) {
-        let [mut left, mut right] = [S::Lanes::all(T::default()); 2];
-        left.copy_from(a);
-        right.copy_from(b);
-        sums = simd.fma(simd.load(&left), simd.load(&right), sums);
+        sums = simd.fma(simd.load_from(a), simd.load_from(b), sums);
     }
     total(simd, sums) + rest
 }

@@ -75,10 +75,8 @@ pub(crate) fn lanes_into_rows<T: Real, S: Simd<T>, const N: usize>(
             }
             transpose(simd, &mut square);
             for (row, side) in rows.iter_mut().zip(square) {
-                let mut features = S::Lanes::all(T::default());
-                simd.store(side, &mut features);
                 let Some(row) = row.get_mut(n * S::LANES..) else { break };
-                features.copy_to(row);
+                simd.store_to(side, row);
             }
         }
     }
@@ -117,17 +115,14 @@ impl<T: Real> Kernel<T> for Transpose<'_, T> {
             for row in (0..rows).step_by(S::LANES) {
                 let mut square = [simd.splat(T::default()); LARGEST];
                 for (side, row) in square.iter_mut().zip(row..rows.min(row + S::LANES)) {
-                    let mut numbers = S::Lanes::all(T::default());
-                    let from = &from[row * stride + first + column..][..columns];
-                    numbers.copy_from(from);
-                    *side = simd.load(&numbers);
+                    *side = simd.load_from(&from[row * stride + first + column..][..columns]);
                 }
                 transpose(simd, &mut square);
                 for (n, side) in square.into_iter().enumerate().take(columns) {
-                    let mut numbers = S::Lanes::all(T::default());
-                    simd.store(side, &mut numbers);
-                    numbers
-                        .copy_to(&mut to[(column + n) * rows + row..][..S::LANES.min(rows - row)]);
+                    simd.store_to(
+                        side,
+                        &mut to[(column + n) * rows + row..][..S::LANES.min(rows - row)],
+                    );
                 }
             }
         }

@@ -17,8 +17,6 @@ pub(crate) struct Tile<'a, T> {
     pub(crate) keys: Range<usize>,
     /// Whether pairs are hidden that the scratch's bits tell.
     pub(crate) masked: bool,
-    /// Whether ds is wanted, which dV does without.
-    pub(crate) d_scores: bool,
 }
 
 /// The scores of a tile, and what becomes of them: a row for each key.
@@ -42,7 +40,7 @@ pub(crate) fn weigh<T: Real, S: Simd<T>, const M: usize, const N: usize>(
     key: &Padded<T>,
     scratch: &mut Scratch<T, S, N>,
 ) {
-    let Tile { shared: Shared { tiles, .. }, b, keys, masked, .. } = tile;
+    let Tile { shared: Shared { tiles, .. }, b, keys, masked } = tile;
     let Scratch { weights, tangents, extra, bits, .. } = scratch;
     scores_of::<T, S, M, N>(simd, key, keys.len(), &block.query, weights);
     let has_extra = !tiles.extras.is_none();
@@ -64,7 +62,7 @@ pub(crate) fn derive<T: Real, S: Simd<T>, const N: usize>(
     block: &Block<T, S, N>,
     scratch: &mut Scratch<T, S, N>,
 ) {
-    let &Tile { shared: Shared { tiles, .. }, b, ref keys, masked, d_scores: wanted } = tile;
+    let &Tile { shared: Shared { tiles, wanted, .. }, b, ref keys, masked } = tile;
     let Scratch { weights, d_scores, extra, bits, .. } = scratch;
     let unit = simd.splat(T::from_f64(tiles.scoring().unit()));
     let zero = simd.splat(T::default());
@@ -97,7 +95,7 @@ pub(crate) fn derive<T: Real, S: Simd<T>, const N: usize>(
     if whole {
         normalize::<T, S, N>(simd, block, sums, &mut weights[..keys.len()]);
     }
-    let d_rows = if wanted { keys.len() } else { 0 };
+    let d_rows = if wanted.needs_d_scores() { keys.len() } else { 0 };
     let mut sums = [zero; N];
     for row in 0..d_rows {
         let (weights, d_scores) = (&weights[row], &mut d_scores[row]);

@@ -2,22 +2,22 @@
 
 use super::{Shared, add};
 use crate::Real;
-use crate::buffers::{Scratch, zeros};
+use crate::buffers::{Recycled, zeros};
 use crate::call::Sizes;
 
 /// Sums over the queries of a task, or of several.
 #[derive(Debug)]
 pub(crate) struct Partial<T: Real> {
     /// `[n_keys, head_dim]`, not yet scaled
-    pub(crate) key: Scratch<T>,
+    pub(crate) key: Recycled<T>,
     /// `[n_keys, value_dim]`
-    pub(crate) value: Scratch<T>,
+    pub(crate) value: Recycled<T>,
     /// `[heads of the group, 2 reach + 1]`
-    pub(crate) relative: Scratch<T>,
+    pub(crate) relative: Recycled<T>,
     /// `[heads of the group]`
-    pub(crate) sink: Scratch<T>,
+    pub(crate) sink: Recycled<T>,
     /// See [`BiasPlan::partial_len`](super::BiasPlan::partial_len).
-    pub(crate) bias: Scratch<T>,
+    pub(crate) bias: Recycled<T>,
 }
 
 impl<T: Real> Partial<T> {
@@ -26,7 +26,7 @@ impl<T: Real> Partial<T> {
         let Sizes { n_keys, head_dim, value_dim, .. } = tiles.sizes;
         let group = tiles.sizes.group();
         let table = tiles.call.relative.map_or(0, |relative| relative.width());
-        let zeros = |wanted: bool, len: usize| Scratch::new(zeros(if wanted { len } else { 0 }));
+        let zeros = |wanted: bool, len: usize| Recycled::new(zeros(if wanted { len } else { 0 }));
         Self {
             key: zeros(wanted.key, n_keys * head_dim),
             value: zeros(wanted.value, n_keys * value_dim),
@@ -46,6 +46,6 @@ impl<T: Real> Partial<T> {
 
     /// Without what has a row for each key.
     pub(crate) fn small(self) -> Self {
-        Self { key: Scratch::default(), value: Scratch::default(), ..self }
+        Self { key: Recycled::default(), value: Recycled::default(), ..self }
     }
 }

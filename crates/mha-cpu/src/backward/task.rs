@@ -48,7 +48,6 @@ impl<T: Real> Task<'_, T> {
         let zero = [S::Lanes::all(T::default()); N];
         let lanes = N * S::LANES;
         let group = tiles.sizes.group();
-        let wants_d_scores = wanted.query || wanted.key || wanted.bias || wanted.relative;
         let mut partial = Partial::zeros(shared);
 
         let mut blocks = Vec::new();
@@ -99,9 +98,9 @@ impl<T: Real> Task<'_, T> {
                     copied = true;
                 }
                 let masked = seen == Seen::Some;
-                let tile = Tile { shared, b, keys: keys.clone(), masked, d_scores: wants_d_scores };
+                let tile = Tile { shared, b, keys: keys.clone(), masked };
                 weigh::<T, S, M, N>(simd, &tile, block, &key, &mut scratch);
-                if wants_d_scores {
+                if wanted.needs_d_scores() {
                     let d_scores = &mut scratch.d_scores;
                     scores_of::<T, S, M, N>(simd, &value, keys.len(), &block.d_context, d_scores);
                 }
@@ -118,7 +117,7 @@ impl<T: Real> Task<'_, T> {
                         &mut partial,
                     );
                 }
-                if wants_d_scores {
+                if wanted.needs_d_scores() {
                     uncap::<T, S, N>(simd, &mut scratch, keys.len());
                 }
 

@@ -7,6 +7,7 @@
 
 use super::run::{Run, Scores, rows_of, runs};
 use super::weigh::{Part, Weigh};
+use crate::backward::add;
 use crate::buffers::{stale, zeros};
 use crate::call::Sizes;
 use crate::machine::Rows;
@@ -32,37 +33,33 @@ pub(crate) fn backward<T: Real>(
     let weigh = |(b, parts)| T::dispatch(isa, Weigh { tiles, b, parts });
     let d_sinks = sizes.run(entries, weigh);
 
-    let mut query = stale(if wanted.query { batch * seq_q * n_heads * head_dim } else { 0 });
-    let mut key = stale(if wanted.key { batch * n_keys * n_kv_heads * head_dim } else { 0 });
-    let mut value = stale(if wanted.value { batch * n_keys * n_kv_heads * value_dim } else { 0 });
-    {
-        let out =
-            Out { key: Rows::new(&mut key, head_dim), value: Rows::new(&mut value, value_dim) };
-        let last =
-            |part: &Part<T>| T::dispatch(isa, Last { tiles, saved, wanted, part, out: &out });
-        let partials = sizes.run(parts.iter().collect(), last);
-        if wanted.query {
-            query.fill(T::default());
-            for (part, partial) in parts.iter().zip(&partials) {
-                for (row, partial) in partial.chunks_exact(head_dim.max(1)).enumerate() {
-                    let (h, i) = (row / seq_q, row % seq_q);
-                    let to = &mut query[((part.run.b * seq_q + i) * n_heads + h) * head_dim..];
-                    to.iter_mut().zip(partial).for_each(|(to, &x)| *to = *to + x);
-                }
+    let mut query = wanted.query.then(|| zeros(batch * seq_q * n_heads * head_dim));
+    let mut key = wanted.key.then(|| stale(batch * n_keys * n_kv_heads * head_dim));
+    let mut value = wanted.value.then(|| stale(batch * n_keys * n_kv_heads * value_dim));
+    let out = Out {
+        key: Rows::new(key.as_deref_mut().unwrap_or_default(), head_dim),
+        value: Rows::new(value.as_deref_mut().unwrap_or_default(), value_dim),
+    };
+    let last = |part: &Part<T>| T::dispatch(isa, Last { tiles, saved, wanted, part, out: &out });
+    let partials = sizes.run(parts.iter().collect(), last);
+    if let Some(query) = &mut query {
+        for (part, partial) in parts.iter().zip(&partials) {
+            for (row, partial) in partial.chunks_exact(head_dim).enumerate() {
+                let [h, i] = sizes.head_and_query(row);
+                add(&mut query[((part.run.b * seq_q + i) * n_heads + h) * head_dim..], partial);
             }
         }
     }
+    drop(out);
     Gradients {
-        query: wanted.query.then_some(query),
-        key: wanted.key.then_some(key),
-        value: wanted.value.then_some(value),
+        query,
+        key,
+        value,
         bias: wanted.bias.then(|| d_bias(tiles, &parts)),
         relative: wanted.relative.then(|| d_relative(tiles, &parts)),
         sink: wanted.sink.then(|| {
             let mut sink = zeros::<T>(n_heads);
-            for d_sinks in &d_sinks {
-                sink.iter_mut().zip(d_sinks).for_each(|(to, &x)| *to = *to + x);
-            }
+            d_sinks.iter().for_each(|d_sinks| add(&mut sink, d_sinks));
             sink
         }),
     }
@@ -145,7 +142,7 @@ impl<T: Real> Kernel<T> for Last<'_, T> {
         let d_context = rows_of(&saved.d_context, b);
         let mut d_query = vec![T::default(); n_heads * seq_q * head_dim];
         let mut scratch = vec![T::default(); head_dim];
-        let add = |to: &mut [T], from: &[T], times: T| {
+        let add_times = |to: &mut [T], from: &[T], times: T| {
             to.iter_mut().zip(from).for_each(|(to, &x)| *to = *to + x * times);
         };
         for (n, j) in part.run.keys.clone().enumerate() {
@@ -160,14 +157,14 @@ impl<T: Real> Kernel<T> for Last<'_, T> {
                 if wanted.query {
                     let key = tiles.call.key.row([b, j, g, 0], &mut scratch);
                     for row in seen() {
-                        add(&mut d_query[row * head_dim..][..head_dim], key, d_score(row));
+                        add_times(&mut d_query[row * head_dim..][..head_dim], key, d_score(row));
                     }
                 }
                 if wanted.key {
                     let d_key = out.key.take(place);
                     d_key.fill(T::default());
                     for row in seen() {
-                        add(d_key, &query[row * head_dim..][..head_dim], d_score(row));
+                        add_times(d_key, &query[row * head_dim..][..head_dim], d_score(row));
                     }
                 }
                 if wanted.value {
@@ -175,7 +172,7 @@ impl<T: Real> Kernel<T> for Last<'_, T> {
                     d_value.fill(T::default());
                     for row in seen() {
                         let d_context = &d_context[row * value_dim..][..value_dim];
-                        add(d_value, d_context, part.weights[row * width + n]);
+                        add_times(d_value, d_context, part.weights[row * width + n]);
                     }
                 }
             }
@@ -216,12 +213,13 @@ fn for_each_pair<T: Real>(
     parts: &[Part<T>],
     mut pair: impl FnMut([usize; 4], T),
 ) {
-    let Sizes { seq_q, seq_k, .. } = tiles.sizes;
+    let seq_k = tiles.sizes.seq_k;
     for part in parts {
         let Run { b, keys } = &part.run;
-        for (row, d_scores) in part.d_scores.chunks_exact(keys.len().max(1)).enumerate() {
+        for (row, d_scores) in part.d_scores.chunks_exact(keys.len()).enumerate() {
+            let [h, i] = tiles.sizes.head_and_query(row);
             for (j, &d_score) in keys.clone().zip(d_scores).take_while(|&(j, _)| j < seq_k) {
-                pair([*b, row / seq_q, row % seq_q, j], d_score);
+                pair([*b, h, i, j], d_score);
             }
         }
     }

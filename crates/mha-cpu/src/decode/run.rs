@@ -108,7 +108,7 @@ impl<T: Real, S: Simd<T>> Scores<T, S> {
             return;
         }
         for row in 0..tiles.sizes.n_heads * self.seq_q {
-            let (h, i) = (row / self.seq_q, row % self.seq_q);
+            let [h, i] = tiles.sizes.head_and_query(row);
             if i == 0 && !self.extra.is_empty() {
                 tiles.extras.write::<S, 1>([b, h], &queries, keys, &mut self.extra);
             }
@@ -119,8 +119,8 @@ impl<T: Real, S: Simd<T>> Scores<T, S> {
                 let bias = self.extra.get(n).map(|extra| extra[0].numbers()[i]);
                 let product = self.score(row, n);
                 *self.score_mut(row, n) = scoring.score(product, bias);
-                let vectors = self.height / S::LANES;
-                if let Some(slopes) = self.slopes.get_mut(row * vectors + n / S::LANES) {
+                let vector = self.vector(row, n);
+                if let Some(slopes) = self.slopes.get_mut(vector) {
                     slopes.numbers_mut()[n % S::LANES] = scoring.slope(product);
                 }
             }
@@ -136,15 +136,21 @@ impl<T: Real, S: Simd<T>> Scores<T, S> {
         }
     }
 
+    /// The vector that has the score of a row with key `n` of the tile.
+    #[inline(always)]
+    fn vector(&self, row: usize, n: usize) -> usize {
+        row * (self.height / S::LANES) + n / S::LANES
+    }
+
     #[inline(always)]
     pub(super) fn score(&self, row: usize, n: usize) -> T {
-        self.scores[row * (self.height / S::LANES) + n / S::LANES].numbers()[n % S::LANES]
+        self.scores[self.vector(row, n)].numbers()[n % S::LANES]
     }
 
     #[inline(always)]
     fn score_mut(&mut self, row: usize, n: usize) -> &mut T {
-        let vector = &mut self.scores[row * (self.height / S::LANES) + n / S::LANES];
-        &mut vector.numbers_mut()[n % S::LANES]
+        let vector = self.vector(row, n);
+        &mut self.scores[vector].numbers_mut()[n % S::LANES]
     }
 
     /// The scores of each row.
@@ -154,7 +160,7 @@ impl<T: Real, S: Simd<T>> Scores<T, S> {
 
     /// With a softcap, how much a score with key `n` changes with the product that it comes from.
     pub(super) fn slope(&self, row: usize, n: usize) -> Option<T> {
-        let vector = self.slopes.get(row * (self.height / S::LANES) + n / S::LANES)?;
-        Some(vector.numbers()[n % S::LANES])
+        let slopes = self.slopes.get(self.vector(row, n))?;
+        Some(slopes.numbers()[n % S::LANES])
     }
 }

@@ -50,7 +50,7 @@ impl<T: Real> Kernel<T> for Weigh<'_, T> {
         let mut d_sinks = vec![0.0; n_heads];
         let mut vectors = Vec::new();
         for row in 0..n_heads * seq_q {
-            let (h, i) = (row / seq_q, row % seq_q);
+            let [h, i] = tiles.sizes.head_and_query(row);
             let sink = tiles.call.sink.map(|sink| sink[h].to_f64() * LOG2_E);
             let row_of = |part: &Part<T>| {
                 let width = part.run.keys.len();

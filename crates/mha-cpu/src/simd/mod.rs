@@ -159,6 +159,23 @@ pub trait Simd<T: Real>: Copy + Send + Sync {
     fn load(self, from: &Self::Lanes) -> Self::Vector;
     fn store(self, vector: Self::Vector, to: &mut Self::Lanes);
     fn splat(self, value: T) -> Self::Vector;
+
+    /// The first numbers of a slice; 0 where it has fewer.
+    #[inline(always)]
+    fn load_from(self, numbers: &[T]) -> Self::Vector {
+        let mut lanes = Self::Lanes::all(T::default());
+        lanes.copy_from(numbers);
+        self.load(&lanes)
+    }
+
+    /// The first numbers of a vector, as many as the slice takes.
+    #[inline(always)]
+    fn store_to(self, vector: Self::Vector, numbers: &mut [T]) {
+        let mut lanes = Self::Lanes::all(T::default());
+        self.store(vector, &mut lanes);
+        lanes.copy_to(numbers);
+    }
+
     fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     fn sub(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     fn mul(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;

@@ -12,7 +12,7 @@ use super::plain::{in_f32, scaled_heads};
 use super::sink::SinkInput;
 use super::table::Entry;
 use super::{Attention, Problem, autodiff, distance};
-use crate::backend::{KernelCall, Kernels, Numbers, Parts, first, put};
+use crate::backend::{InPlace, KernelCall, Kernels, Numbers, Parts};
 
 /// A backend with kernels of its own for attention and for linear layers. They store nothing of size
 /// `seq_q × seq_k`, forward or backward.
@@ -32,7 +32,7 @@ use crate::backend::{KernelCall, Kernels, Numbers, Parts, first, put};
 /// }
 /// assert!(has_kernels::<Autodiff<NdArray>>());
 /// ```
-pub trait FusedAttention: Backend {
+pub trait FusedAttention: InPlace {
     /// Whether the kernels take this element type.
     #[doc(hidden)]
     fn takes(dtype: DType) -> bool;
@@ -51,23 +51,6 @@ pub trait FusedAttention: Backend {
         input: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         bias: Option<FloatTensor<Self>>,
-    ) -> FloatTensor<Self>;
-
-    /// As many elements in another shape, where they lie if they can.
-    #[doc(hidden)]
-    fn fused_reshape(tensor: FloatTensor<Self>, shape: Shape) -> FloatTensor<Self>;
-
-    /// The first `n` of the second of four axes, where they lie if they can.
-    #[doc(hidden)]
-    fn fused_first(tensor: FloatTensor<Self>, n: usize) -> FloatTensor<Self>;
-
-    /// `tokens` written over `store` from `start` of the second axis on, in place if nobody else holds
-    /// it.
-    #[doc(hidden)]
-    fn fused_put(
-        store: FloatTensor<Self>,
-        start: usize,
-        tokens: FloatTensor<Self>,
     ) -> FloatTensor<Self>;
 }
 
@@ -92,18 +75,6 @@ impl<B: Kernels> FusedAttention for B {
         B::recycle([input]);
         output
     }
-
-    fn fused_reshape(tensor: FloatTensor<B>, shape: Shape) -> FloatTensor<B> {
-        B::reshape(tensor, shape)
-    }
-
-    fn fused_first(tensor: FloatTensor<B>, n: usize) -> FloatTensor<B> {
-        B::first(tensor, n)
-    }
-
-    fn fused_put(store: FloatTensor<B>, start: usize, tokens: FloatTensor<B>) -> FloatTensor<B> {
-        B::put(store, start, tokens)
-    }
 }
 
 /// Over kernels, not over another autodiff: their gradients have no gradient.
@@ -127,21 +98,11 @@ impl<B: Kernels, C: CheckpointStrategy> FusedAttention for Autodiff<B, C> {
     ) -> FloatTensor<Self> {
         autodiff::linear::<B, C>(input, weight, bias)
     }
+}
 
-    fn fused_reshape(tensor: FloatTensor<Self>, shape: Shape) -> FloatTensor<Self> {
+impl<B: Kernels, C: CheckpointStrategy> InPlace for Autodiff<B, C> {
+    fn reshape(tensor: FloatTensor<Self>, shape: Shape) -> FloatTensor<Self> {
         autodiff::reshape::<B, C>(tensor, shape)
-    }
-
-    fn fused_first(tensor: FloatTensor<Self>, n: usize) -> FloatTensor<Self> {
-        first::<Self>(tensor, n)
-    }
-
-    fn fused_put(
-        store: FloatTensor<Self>,
-        start: usize,
-        tokens: FloatTensor<Self>,
-    ) -> FloatTensor<Self> {
-        put::<Self>(store, start, tokens)
     }
 }
 

@@ -13,11 +13,8 @@ use crate::backend::{KernelCall, Parts};
 
 type AttentionOf<B> = fn(Parts<FloatTensor<B>>, KernelCall<B>) -> [FloatTensor<B>; 2];
 type LinearOf<B> = fn(FloatTensor<B>, FloatTensor<B>, Option<FloatTensor<B>>) -> FloatTensor<B>;
-
 type ReshapeOf<B> = fn(FloatTensor<B>, Shape) -> FloatTensor<B>;
-
 type FirstOf<B> = fn(FloatTensor<B>, usize) -> FloatTensor<B>;
-
 type PutOf<B> = fn(FloatTensor<B>, usize, FloatTensor<B>) -> FloatTensor<B>;
 
 /// The functions of one backend.
@@ -46,9 +43,9 @@ impl<B: FusedAttention> Entry<B> {
             takes: B::takes,
             attention: B::fused_attention,
             linear: B::fused_linear,
-            reshape: B::fused_reshape,
-            first: B::fused_first,
-            put: B::fused_put,
+            reshape: B::reshape,
+            first: B::first,
+            put: B::put,
         }
     }
 }

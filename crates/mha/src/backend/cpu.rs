@@ -4,10 +4,11 @@ use std::borrow::Cow;
 
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::{BoolTensor, FloatTensor};
-use burn::tensor::{DType, Int, Shape, Tensor, TensorMetadata};
-use mha_cpu::{Call, Dropout, Mask, Positions, Real, Relative, Runs, Segments, View, Wanted};
+use burn::tensor::{DType, Int, Tensor, TensorMetadata};
+use mha_cpu::{Call, Dropout, Mask, Positions, Real, Relative, Runs, Segments, Wanted};
 
-use super::{KernelCall, Kernels, Numbers, Parts, Saved};
+use super::strided::Strided;
+use super::{InPlace, KernelCall, Kernels, Numbers, Parts, Saved};
 use crate::mask::{Rule, Spans, entries, visible};
 
 /// Reading and making float tensors of one element type.
@@ -23,95 +24,9 @@ pub(super) trait Storage<T: Real>: Backend {
 }
 
 /// A backend whose tensors lie in memory that kernels can read.
-pub(super) trait CpuBackend: Storage<f32> + Storage<f64> {
+pub(super) trait CpuBackend: InPlace + Storage<f32> + Storage<f64> {
     /// A Boolean tensor, where it lies if it can.
     fn read_bool(tensor: &BoolTensor<Self>) -> Strided<'_, bool>;
-
-    /// See [`Kernels::reshape`].
-    fn reshape_in_place(tensor: FloatTensor<Self>, shape: Shape) -> FloatTensor<Self> {
-        Self::float_reshape(tensor, shape)
-    }
-
-    /// See [`Kernels::first`].
-    fn first_in_place(tensor: FloatTensor<Self>, n: usize) -> FloatTensor<Self> {
-        super::first::<Self>(tensor, n)
-    }
-
-    /// See [`Kernels::put`].
-    fn put_in_place(
-        store: FloatTensor<Self>,
-        start: usize,
-        tokens: FloatTensor<Self>,
-    ) -> FloatTensor<Self> {
-        super::put::<Self>(store, start, tokens)
-    }
-}
-
-/// A tensor as numbers with strides.
-pub(super) struct Strided<'a, T: Clone> {
-    /// Longer than the tensor where it is part of another.
-    pub(super) data: Cow<'a, [T]>,
-    /// Where the first element lies.
-    pub(super) start: usize,
-    pub(super) dims: Vec<usize>,
-    pub(super) strides: Vec<isize>,
-}
-
-impl<T: Copy> Strided<'_, T> {
-    /// Numbers in row-major order.
-    pub(super) fn dense(data: Vec<T>, dims: Vec<usize>) -> Self {
-        let mut strides = vec![1isize; dims.len()];
-        for axis in (1..dims.len()).rev() {
-            strides[axis - 1] = strides[axis] * dims[axis] as isize;
-        }
-        Self { data: data.into(), start: 0, dims, strides }
-    }
-
-    /// The last axis as columns, all others as rows.
-    fn matrix(&self) -> Strided<'_, T> {
-        let mut axes: Vec<_> =
-            self.dims.iter().copied().zip(self.strides.iter().copied()).collect();
-        let (columns, along) = axes.pop().expect("a tensor has axes");
-        axes.retain(|&(dim, _)| dim != 1);
-        let dims = vec![axes.iter().map(|&(dim, _)| dim).product(), columns];
-        let follows = |pair: &[(usize, isize)]| pair[0].1 == pair[1].0 as isize * pair[1].1;
-        if !axes.windows(2).all(follows) {
-            return Strided::dense(self.in_order().into_owned(), dims);
-        }
-        let down = axes.last().map_or(0, |&(_, stride)| stride);
-        let data = Cow::Borrowed(&*self.data);
-        Strided { data, start: self.start, dims, strides: vec![down, along] }
-    }
-
-    fn view<const N: usize>(&self) -> View<'_, T, N> {
-        let array = "a tensor of as many axes";
-        let dims = self.dims.as_slice().try_into().expect(array);
-        let strides = self.strides.as_slice().try_into().expect(array);
-        View::new(&self.data, self.start, dims, strides).expect("a tensor lies in its storage")
-    }
-
-    /// The numbers in row-major order, copied unless they lie so.
-    fn in_order(&self) -> Cow<'_, [T]> {
-        let count: usize = self.dims.iter().product();
-        let mut expected = 1;
-        let in_order = self.dims.iter().zip(&self.strides).rev().all(|(&dim, &stride)| {
-            let fits = dim == 1 || stride == expected;
-            expected *= dim as isize;
-            fits
-        });
-        if in_order || count == 0 {
-            return Cow::Borrowed(&self.data[self.start..self.start + count]);
-        }
-        let place = |mut index: usize| {
-            let mut at = self.start as isize;
-            for (&dim, &stride) in self.dims.iter().zip(&self.strides).rev() {
-                at += (index % dim) as isize * stride;
-                index /= dim;
-            }
-            self.data[at as usize]
-        };
-        Cow::Owned((0..count).map(place).collect())
-    }
 }
 
 impl<B: CpuBackend> Kernels for B {
@@ -162,18 +77,6 @@ impl<B: CpuBackend> Kernels for B {
             DType::F64 => linear_gradients::<B, f64>(input, weight, d_output, wanted),
             _ => linear_gradients::<B, f32>(input, weight, d_output, wanted),
         }
-    }
-
-    fn reshape(tensor: FloatTensor<B>, shape: Shape) -> FloatTensor<B> {
-        B::reshape_in_place(tensor, shape)
-    }
-
-    fn first(tensor: FloatTensor<B>, n: usize) -> FloatTensor<B> {
-        B::first_in_place(tensor, n)
-    }
-
-    fn put(store: FloatTensor<B>, start: usize, tokens: FloatTensor<B>) -> FloatTensor<B> {
-        B::put_in_place(store, start, tokens)
     }
 
     fn recycle(tensors: impl IntoIterator<Item = FloatTensor<B>>) {

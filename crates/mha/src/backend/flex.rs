@@ -8,7 +8,9 @@ use burn::tensor::ops::{BoolTensor, FloatTensor};
 use burn::tensor::{BoolStore, DType, Element, TensorData};
 use bytemuck::Pod;
 
-use super::cpu::{CpuBackend, Storage, Strided};
+use super::InPlace;
+use super::cpu::{CpuBackend, Storage};
+use super::strided::Strided;
 
 macro_rules! storage {
     ($number:ty) => {
@@ -47,17 +49,15 @@ impl CpuBackend for Flex {
         let dims = tensor.layout().shape().to_vec();
         Strided::dense(tensor.clone().into_data().iter::<bool>().collect(), dims)
     }
+}
 
-    fn put_in_place(
-        store: FloatTensor<Self>,
-        start: usize,
-        tokens: FloatTensor<Self>,
-    ) -> FloatTensor<Self> {
+impl InPlace for Flex {
+    fn put(store: FloatTensor<Self>, start: usize, tokens: FloatTensor<Self>) -> FloatTensor<Self> {
         let whole = store.is_contiguous() && store.layout().start_offset() == 0;
         match store.dtype() {
             DType::F32 if whole => write::<f32>(store, start, &tokens),
             DType::F64 if whole => write::<f64>(store, start, &tokens),
-            _ => super::put::<Self>(store, start, tokens),
+            _ => super::in_place::put::<Self>(store, start, tokens),
         }
     }
 }

@@ -8,34 +8,20 @@ mod call;
 mod cpu;
 #[cfg(feature = "flex")]
 mod flex;
+mod in_place;
 #[cfg(feature = "ndarray")]
 mod ndarray;
 mod parts;
+#[cfg(any(feature = "ndarray", feature = "flex"))]
+mod strided;
 
-use burn::tensor::backend::Backend;
+use burn::tensor::DType;
 use burn::tensor::ops::FloatTensor;
-use burn::tensor::{DType, Shape, Slice, Tensor, TensorMetadata, TensorPrimitive};
 
 pub(crate) use call::Numbers;
 pub(crate) use call::{KernelCall, Saved};
+pub(crate) use in_place::InPlace;
 pub(crate) use parts::Parts;
-
-/// [`Kernels::first`] as Burn has it, which is a copy on NdArray.
-pub(crate) fn first<B: Backend>(tensor: FloatTensor<B>, n: usize) -> FloatTensor<B> {
-    let tensor = Tensor::<B, 4>::from_primitive(TensorPrimitive::Float(tensor));
-    tensor.narrow(1, 0, n).into_primitive().tensor()
-}
-
-/// [`Kernels::put`] as Burn has it, which copies all of the store on Flex.
-pub(crate) fn put<B: Backend>(
-    store: FloatTensor<B>,
-    start: usize,
-    tokens: FloatTensor<B>,
-) -> FloatTensor<B> {
-    let [batch, n, heads, features] = tokens.shape().dims();
-    let all = [0..batch, start..start + n, 0..heads, 0..features];
-    B::float_slice_assign(store, &all.map(Slice::from), tokens)
-}
 
 /// Frees the memory that the kernels on a CPU keep for later results: at most 64 MiB for f32 and as
 /// much for f64, of tensors that nobody needed any more.
@@ -52,7 +38,7 @@ pub fn free_buffers() {
 
 /// What a backend without autodiff brings. All tensors of a call have one element type, which is
 /// among those that [`computes`](Self::computes) tells. The functions' names are none of Burn's.
-pub trait Kernels: Backend {
+pub trait Kernels: InPlace {
     /// Whether the kernels take this element type.
     fn computes(dtype: DType) -> bool;
 
@@ -86,22 +72,6 @@ pub trait Kernels: Backend {
         wanted: [bool; 3],
     ) -> [Option<FloatTensor<Self>>; 3];
 
-    /// As many elements in another shape, where they lie if they can.
-    fn reshape(tensor: FloatTensor<Self>, shape: Shape) -> FloatTensor<Self> {
-        Self::float_reshape(tensor, shape)
-    }
-
-    /// The first `n` of the second axis, where they lie if they can.
-    fn first(tensor: FloatTensor<Self>, n: usize) -> FloatTensor<Self> {
-        first::<Self>(tensor, n)
-    }
-
-    /// `tokens` written over `store` from `start` of the second axis on, in place if nobody else holds
-    /// it: `[batch, n, heads, features]` over `[batch, room, heads, features]`.
-    fn put(store: FloatTensor<Self>, start: usize, tokens: FloatTensor<Self>) -> FloatTensor<Self> {
-        put::<Self>(store, start, tokens)
-    }
-
     /// Lets later results have the memory of tensors that nobody else needs.
-    fn recycle(_: impl IntoIterator<Item = FloatTensor<Self>>) {}
+    fn recycle(tensors: impl IntoIterator<Item = FloatTensor<Self>>);
 }

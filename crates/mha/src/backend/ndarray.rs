@@ -7,7 +7,9 @@ use burn::backend::ndarray::{
 use burn::tensor::ops::{BoolTensor, FloatTensor, FloatTensorOps};
 use burn::tensor::{Shape, TensorMetadata};
 
-use super::cpu::{CpuBackend, Storage, Strided};
+use super::InPlace;
+use super::cpu::{CpuBackend, Storage};
+use super::strided::Strided;
 
 /// An array, where it lies if it has no gaps. The strides that `ndarray` tells of an axis of length 1
 /// mean nothing, and nothing asks for them.
@@ -108,8 +110,13 @@ where
             other => unreachable!("a Boolean tensor of {:?}", other.dtype()),
         }
     }
+}
 
-    fn reshape_in_place(tensor: FloatTensor<Self>, shape: Shape) -> FloatTensor<Self> {
+impl<E: FloatNdArrayElement, I: IntNdArrayElement, Q: QuantElement> InPlace for NdArray<E, I, Q>
+where
+    NdArrayTensor: From<SharedArray<E>> + From<SharedArray<I>>,
+{
+    fn reshape(tensor: FloatTensor<Self>, shape: Shape) -> FloatTensor<Self> {
         match tensor {
             NdArrayTensor::F32(storage) if is_in_order!(storage) => reshaped!(storage, shape),
             NdArrayTensor::F64(storage) if is_in_order!(storage) => reshaped!(storage, shape),
@@ -118,11 +125,11 @@ where
         }
     }
 
-    fn first_in_place(tensor: FloatTensor<Self>, n: usize) -> FloatTensor<Self> {
+    fn first(tensor: FloatTensor<Self>, n: usize) -> FloatTensor<Self> {
         match tensor {
             NdArrayTensor::F32(storage) if is_whole_when_cut!(storage) => cut!(storage, n),
             NdArrayTensor::F64(storage) if is_whole_when_cut!(storage) => cut!(storage, n),
-            other => super::first::<Self>(other, n),
+            other => super::in_place::first::<Self>(other, n),
         }
     }
 }
