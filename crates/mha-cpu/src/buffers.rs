@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::Real;
 use crate::simd::Arithmetic;
+use crate::{Real, arena};
 
 /// Smaller ones, in bytes, are as well off with the allocator.
 const LEAST: usize = 64 << 10;
@@ -36,7 +36,7 @@ pub fn recycle<T: Real>(buffer: Vec<T>) {
     T::buffers().keep(buffer);
 }
 
-/// Frees the buffers that [`recycle`] keeps.
+/// Frees the buffers that [`recycle`] keeps, and those that each thread keeps between its tasks.
 ///
 /// # Example
 ///
@@ -47,6 +47,8 @@ pub fn recycle<T: Real>(buffer: Vec<T>) {
 pub fn free_buffers() {
     f32::buffers().free();
     f64::buffers().free();
+    arena::free();
+    rayon::broadcast(|_| arena::free());
 }
 
 /// A buffer of so many numbers, whose values are any.

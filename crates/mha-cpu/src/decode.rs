@@ -5,6 +5,7 @@
 //! log-sum-exp (Dao et al. 2023, "Flash-Decoding").
 
 mod backward;
+mod four;
 mod run;
 mod weigh;
 
@@ -17,6 +18,7 @@ use crate::softmax::log_sum_exp;
 use crate::tile::{KEYS, Tiles, ranges};
 use crate::{Output, Real};
 pub(crate) use backward::backward;
+use four::{Strip, add_four, add_one};
 use run::{Run, Scores, runs};
 
 /// The most queries that are few: of more, a tile wastes fewer lanes than this way takes steps.
@@ -123,7 +125,10 @@ impl<T: Real> Kernel<T> for Decode<'_, T> {
         let unit = T::from_f64(tiles.scoring().unit());
         let mut all = Partial::empty(&tiles.sizes);
         let mut of_run = Scores::<T, S>::new(tiles, b, keys.len());
-        let mut row_of_value = vec![T::default(); value_dim];
+        let per_head = tiles.sizes.rows_of(0).len();
+        let mut scratch = Vec::new();
+        let values = Strip::new(&tiles.call.value, b, keys.clone(), &mut scratch);
+        let start = keys.start;
 
         for keys in ranges(keys, KEYS) {
             of_run.compute(simd, tiles, b, &keys); //                   1. Q Kᵀ; 2. scale, cap, bias, mask
@@ -150,14 +155,22 @@ impl<T: Real> Kernel<T> for Decode<'_, T> {
                 }
             }
             // 5. times V
-            for (n, j) in keys.clone().enumerate() {
+            for some in ranges(keys.clone(), 4) {
+                let first = some.start - keys.start;
                 for g in 0..n_kv_heads {
-                    let value = tiles.call.value.row([b, j, g, 0], &mut row_of_value);
-                    for row in tiles.sizes.rows_of(g).filter(|&row| of_run.sees(row, n)) {
-                        let weight = of_run.score(row, n);
+                    let four = values.four(simd, &(some.start - start..some.end - start), g);
+                    for row in g * per_head..(g + 1) * per_head {
+                        let weights = of_run.four(row, first);
                         let context = &mut all.context[row * value_dim..][..value_dim];
-                        for (context, &value) in context.iter_mut().zip(value) {
-                            *context = *context + weight * value;
+                        if of_run.sees_four(row, first) {
+                            add_four(simd, context, four, weights);
+                            continue;
+                        }
+                        // What a hidden key holds may be NaN, and so would be 0 times it.
+                        for n in 0..some.len() {
+                            if of_run.sees(row, first + n) {
+                                add_one(simd, context, four[n], weights[n]);
+                            }
                         }
                     }
                 }

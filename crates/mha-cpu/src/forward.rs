@@ -3,6 +3,7 @@
 use std::f64::consts::LOG2_E;
 use std::ops::Range;
 
+use crate::arena::Arena;
 use crate::buffers::stale;
 use crate::call::Sizes;
 use crate::decode::{decode, is_decoding};
@@ -12,7 +13,7 @@ use crate::product::{add_columns, add_rows, lane as lane_of, lane_mut, load, sto
 use crate::seen::Seen;
 use crate::simd::{Isa, Kernel, Lanes, Simd};
 use crate::softmax::{Running, log_sum_exp};
-use crate::tile::{KEYS, Padded, Tiles, ranges, zero_rows};
+use crate::tile::{KEYS, Padded, Tiles, ranges};
 use crate::transpose::{into_pieces, lanes_into_rows, pieces_into_lanes, rows_of_pieces};
 use crate::{Call, Dropout, Error, Output, Real};
 
@@ -89,24 +90,25 @@ impl<T: Real> Forward<'_, T> {
         let call = tiles.call;
         let scoring = tiles.scoring();
 
+        let arena = Arena::new();
         let height = tiles.rows(M);
-        let mut key = Padded::new(height, head_dim, M);
-        let mut value = Padded::new(height, value_dim, M);
-        let mut scores = zero_rows(height);
-        let mut extra = zero_rows(if tiles.extras.is_none() { 0 } else { height });
+        let mut key = Padded::new(&arena, height, head_dim, M);
+        let mut value = Padded::new(&arena, height, value_dim, M);
+        let scores = arena.rows(height);
+        let extra = arena.rows(if tiles.extras.is_none() { 0 } else { height });
         let mut bits = [0; KEYS];
-        let mut row = vec![T::default(); head_dim];
-        let mut pieces = zero_rows(rows_of_pieces::<T, S, N>(head_dim));
-        let mut blocks: Vec<Block<S::Lanes, N>> = Vec::new();
+        let row = arena.numbers(head_dim);
+        let pieces = arena.rows(rows_of_pieces::<T, S, N>(head_dim));
+        let mut blocks: Vec<Block<'_, S::Lanes, N>> = Vec::new();
         for rows in ranges(rows, N * S::LANES) {
-            into_pieces::<T, S, N>(&call.query, [b, h], rows.clone(), &mut row, &mut pieces);
-            let mut query = zero_rows(head_dim);
-            pieces_into_lanes::<T, S, N>(simd, &pieces, &mut query);
+            into_pieces::<T, S, N>(&call.query, [b, h], rows.clone(), row, pieces);
+            let query = arena.rows(head_dim);
+            pieces_into_lanes::<T, S, N>(simd, pieces, query);
             let mut running = Running::new::<T>();
             if let Some(sink) = call.sink {
                 running.start(T::from_f64(sink[h].to_f64() * LOG2_E));
             }
-            let context = zero_rows(value.width);
+            let context = arena.rows(value.width);
             blocks.push(Block { rows, query, context, running });
         }
 
@@ -123,11 +125,11 @@ impl<T: Real> Forward<'_, T> {
                 }
                 let bits = (seen == Seen::Some).then_some(&bits[..keys.len()]);
                 if !extra.is_empty() {
-                    tiles.extras.write::<S, N>([b, h], &block.rows, &keys, &mut extra);
+                    tiles.extras.write::<S, N>([b, h], &block.rows, &keys, extra);
                 }
                 let extra = (!extra.is_empty()).then(|| &extra[..keys.len()]);
 
-                scores_of::<T, S, M, N>(simd, &key, keys.len(), &block.query, &mut scores); // 1. Q Kᵀ
+                scores_of::<T, S, M, N>(simd, &key, keys.len(), block.query, scores); // 1. Q Kᵀ
                 let scores = &mut scores[..keys.len()];
                 scoring.apply(simd, scores, None, extra, bits); //                2. scale, cap, bias, mask
                 let decay = block.running.absorb(simd, scoring.unit(), scores); // 3. softmax
@@ -164,25 +166,25 @@ impl<T: Real> Forward<'_, T> {
                 let row = (b * n_heads + h) * seq_q + i;
                 [out.lse.take(row)[0], out.rest.take(row)[0]] = log_sum_exp(max, sum);
             }
-            for features in &mut block.context {
+            for features in block.context.iter_mut() {
                 for n in 0..N {
                     let scaled = simd.mul(simd.load(&features[n]), simd.load(&scale[n]));
                     simd.store(scaled, &mut features[n]);
                 }
             }
             let own = block.rows.clone().map(|i| out.context.take((b * seq_q + i) * n_heads + h));
-            lanes_into_rows::<T, S, N>(simd, &block.context, &mut own.collect::<Vec<_>>());
+            lanes_into_rows::<T, S, N>(simd, block.context, &mut own.collect::<Vec<_>>());
         }
     }
 }
 
 /// Queries that fill the lanes of a tile.
-struct Block<L, const N: usize> {
+struct Block<'a, L, const N: usize> {
     rows: Range<usize>,
     /// A row for each feature.
-    query: Vec<[L; N]>,
+    query: &'a mut [[L; N]],
     /// A row for each feature, not yet divided by the sum.
-    context: Vec<[L; N]>,
+    context: &'a mut [[L; N]],
     running: Running<L, N>,
 }
 
@@ -190,7 +192,7 @@ struct Block<L, const N: usize> {
 #[inline(always)]
 pub(crate) fn scores_of<T: Real, S: Simd<T>, const M: usize, const N: usize>(
     simd: S,
-    rows: &Padded<T>,
+    rows: &Padded<'_, T>,
     count: usize,
     query: &[[S::Lanes; N]],
     scores: &mut [[S::Lanes; N]],

@@ -14,6 +14,7 @@
 //! - A query that sees no key gets zeros, and zero gradients.
 //! - A key that no query sees may hold anything, NaN too.
 
+mod arena;
 mod backward;
 mod bias;
 mod buffers;

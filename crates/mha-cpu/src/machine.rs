@@ -253,6 +253,13 @@ mod x86 {
                     // SAFETY: see above.
                     unsafe { $splat(value) }
                 }
+                #[inline(always)]
+                fn prefetch(self, row: &[$T]) {
+                    for line in row.chunks_exact(64 / size_of::<$T>()) {
+                        // SAFETY: see above; what is fetched is in the slice, and nothing is read.
+                        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) }
+                    }
+                }
                 simd!(@binary $Vector, add $add, sub $sub, mul $mul, div $div, max $max, min $min);
                 #[inline(always)]
                 fn fma(self, a: $Vector, b: $Vector, c: $Vector) -> $Vector {

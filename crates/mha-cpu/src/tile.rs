@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
+use crate::arena::Arena;
 use crate::call::Sizes;
 use crate::extra::Extras;
 use crate::seen::Masks;
-use crate::simd::{Lanes, Simd, tanh};
+use crate::simd::{Simd, tanh};
 use crate::{Call, Error, Real, View};
 
 /// Keys of a tile. With 32 queries its scores are 16 KiB of f32: with the queries they fit the first
@@ -46,8 +47,8 @@ impl<'a, T: Real> Tiles<'a, T> {
         &self,
         [b, g]: [usize; 2],
         keys: &Range<usize>,
-        key: &mut Padded<T>,
-        value: &mut Padded<T>,
+        key: &mut Padded<'_, T>,
+        value: &mut Padded<'_, T>,
     ) {
         key.copy(&self.call.key, b, keys.clone(), g);
         value.copy(&self.call.value, b, keys.clone(), g);
@@ -176,16 +177,16 @@ impl Scoring {
 
 /// Rows of `used` numbers, each padded with zeros to `width`.
 #[derive(Debug)]
-pub(crate) struct Padded<T> {
-    pub(crate) numbers: Vec<T>,
+pub(crate) struct Padded<'a, T> {
+    pub(crate) numbers: &'a mut [T],
     pub(crate) width: usize,
     used: usize,
 }
 
-impl<T: Real> Padded<T> {
-    pub(crate) fn new(rows: usize, used: usize, multiple: usize) -> Self {
+impl<'a, T: Real> Padded<'a, T> {
+    pub(crate) fn new(arena: &'a Arena, rows: usize, used: usize, multiple: usize) -> Self {
         let width = used.next_multiple_of(multiple);
-        Self { numbers: vec![T::default(); rows * width], width, used }
+        Self { numbers: arena.numbers(rows * width), width, used }
     }
 
     /// Copies rows of a head; the rows behind them keep what they had.
@@ -203,17 +204,6 @@ impl<T: Real> Padded<T> {
     fn row_mut(&mut self, n: usize) -> &mut [T] {
         &mut self.numbers[n * self.width..][..self.width]
     }
-}
-
-/// Rows of zeros. Not `vec!`, which is compiled without the instructions of the kernel and then copies
-/// each row by a call.
-#[inline(always)]
-pub(crate) fn zero_rows<T: Real, L: Lanes<T>, const N: usize>(count: usize) -> Vec<[L; N]> {
-    let mut rows = Vec::with_capacity(count);
-    for _ in 0..count {
-        rows.push([L::all(T::default()); N]);
-    }
-    rows
 }
 
 /// A range cut into pieces of `size`, the last of which may be shorter.

@@ -125,6 +125,11 @@ impl<'a, T: Copy, const N: usize> View<'a, T, N> {
         forwards.then(|| (&self.data[self.start..], self.strides))
     }
 
+    /// The slice, where in it an element lies, and the strides.
+    pub(crate) fn parts(&self, index: [usize; N]) -> (&'a [T], isize, [isize; N]) {
+        (self.data, self.at(index) as isize, self.strides)
+    }
+
     /// Whether all elements along an axis are one.
     pub(crate) fn repeats(&self, axis: usize) -> bool {
         self.strides[axis] == 0

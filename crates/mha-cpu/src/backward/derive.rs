@@ -20,14 +20,14 @@ pub(crate) struct Tile<'a, T> {
 }
 
 /// The scores of a tile, and what becomes of them: a row for each key.
-pub(crate) struct Scratch<T: Real, S: Simd<T>, const N: usize> {
+pub(crate) struct Scratch<'a, T: Real, S: Simd<T>, const N: usize> {
     /// Scores, then weights, then what dropout left of them.
-    pub(crate) weights: Vec<Row<T, S, N>>,
+    pub(crate) weights: &'a mut [Row<T, S, N>],
     /// dp, then ds.
-    pub(crate) d_scores: Vec<Row<T, S, N>>,
-    pub(crate) tangents: Vec<Row<T, S, N>>,
+    pub(crate) d_scores: &'a mut [Row<T, S, N>],
+    pub(crate) tangents: &'a mut [Row<T, S, N>],
     /// Biases, then factors of dropout.
-    pub(crate) extra: Vec<Row<T, S, N>>,
+    pub(crate) extra: &'a mut [Row<T, S, N>],
     pub(crate) bits: [u32; KEYS],
 }
 
@@ -36,13 +36,13 @@ pub(crate) struct Scratch<T: Real, S: Simd<T>, const N: usize> {
 pub(crate) fn weigh<T: Real, S: Simd<T>, const M: usize, const N: usize>(
     simd: S,
     tile: &Tile<'_, T>,
-    block: &Block<T, S, N>,
-    key: &Padded<T>,
-    scratch: &mut Scratch<T, S, N>,
+    block: &Block<'_, T, S, N>,
+    key: &Padded<'_, T>,
+    scratch: &mut Scratch<'_, T, S, N>,
 ) {
     let Tile { shared: Shared { tiles, .. }, b, keys, masked } = tile;
     let Scratch { weights, tangents, extra, bits, .. } = scratch;
-    scores_of::<T, S, M, N>(simd, key, keys.len(), &block.query, weights);
+    scores_of::<T, S, M, N>(simd, key, keys.len(), block.query, weights);
     let has_extra = !tiles.extras.is_none();
     if has_extra {
         tiles.extras.write::<S, N>([*b, block.h], &block.rows, keys, extra);
@@ -59,8 +59,8 @@ pub(crate) fn weigh<T: Real, S: Simd<T>, const M: usize, const N: usize>(
 pub(crate) fn derive<T: Real, S: Simd<T>, const N: usize>(
     simd: S,
     tile: &Tile<'_, T>,
-    block: &Block<T, S, N>,
-    scratch: &mut Scratch<T, S, N>,
+    block: &Block<'_, T, S, N>,
+    scratch: &mut Scratch<'_, T, S, N>,
 ) {
     let &Tile { shared: Shared { tiles, wanted, .. }, b, ref keys, masked } = tile;
     let Scratch { weights, d_scores, extra, bits, .. } = scratch;
@@ -137,7 +137,7 @@ pub(crate) fn derive<T: Real, S: Simd<T>, const N: usize>(
 #[inline(always)]
 fn normalize<T: Real, S: Simd<T>, const N: usize>(
     simd: S,
-    block: &Block<T, S, N>,
+    block: &Block<'_, T, S, N>,
     sums: [S::Vector; N],
     weights: &mut [Row<T, S, N>],
 ) {
@@ -158,7 +158,7 @@ fn normalize<T: Real, S: Simd<T>, const N: usize>(
 #[inline(always)]
 pub(crate) fn uncap<T: Real, S: Simd<T>, const N: usize>(
     simd: S,
-    scratch: &mut Scratch<T, S, N>,
+    scratch: &mut Scratch<'_, T, S, N>,
     count: usize,
 ) {
     let one = simd.splat(T::from_f64(1.0));

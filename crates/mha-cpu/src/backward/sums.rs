@@ -54,7 +54,7 @@ pub(crate) fn out_of_pieces<T: Real, S: Simd<T>, const N: usize>(
 pub(crate) fn add_to_biases<T: Real, S: Simd<T>, const N: usize>(
     tile: &Tile<'_, T>,
     of_group: usize,
-    block: &Block<T, S, N>,
+    block: &Block<'_, T, S, N>,
     d_scores: &[Row<T, S, N>],
     d_bias: &mut [&mut [T]],
     partial: &mut Partial<T>,

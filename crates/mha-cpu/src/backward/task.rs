@@ -8,13 +8,14 @@ use super::derive::{Scratch, Tile, derive, uncap, weigh};
 use super::partial::Partial;
 use super::sums::{add_to_biases, out_of_pieces, sum_over_queries};
 use crate::Real;
+use crate::arena::Arena;
 use crate::call::Sizes;
 use crate::forward::scores_of;
 use crate::machine::Rows;
 use crate::product::{add_columns, load, store};
 use crate::seen::Seen;
 use crate::simd::{Kernel, Lanes, Simd};
-use crate::tile::{KEYS, Padded, ranges, zero_rows};
+use crate::tile::{KEYS, Padded, ranges};
 use crate::transpose::lanes_into_rows;
 
 pub(crate) struct Task<'a, T> {
@@ -49,12 +50,13 @@ impl<T: Real> Task<'_, T> {
         let lanes = N * S::LANES;
         let group = tiles.sizes.group();
         let mut partial = Partial::zeros(shared);
+        let arena = Arena::new();
 
         let mut blocks = Vec::new();
         for (of_group, h) in tiles.sizes.heads_of(g).enumerate() {
             for rows in ranges(rows.clone(), lanes) {
                 let d_sink = partial.sink.get_mut(of_group);
-                blocks.push(Block::<T, S, N>::new(simd, shared, [b, h], rows, M, d_sink));
+                blocks.push(Block::<T, S, N>::new(simd, &arena, shared, [b, h], rows, M, d_sink));
             }
         }
         // The rows of the bias' gradient that this task owns: [slot][row].
@@ -67,22 +69,22 @@ impl<T: Real> Task<'_, T> {
         }
 
         let height = tiles.rows(M);
-        let mut key = Padded::new(height, head_dim, M);
-        let mut value = Padded::new(height, value_dim, M);
+        let mut key = Padded::new(&arena, height, head_dim, M);
+        let mut value = Padded::new(&arena, height, value_dim, M);
         let needs = |needed: bool| if needed { height } else { 0 };
         let has_extra = !tiles.extras.is_none() || tiles.call.dropout.is_some();
-        let mut scratch = Scratch::<T, S, N> {
-            weights: zero_rows(needs(true)),
-            d_scores: zero_rows(needs(true)),
-            tangents: zero_rows(needs(tiles.call.softcap.is_some())),
-            extra: zero_rows(needs(has_extra)),
+        let mut scratch = Scratch::<'_, T, S, N> {
+            weights: arena.rows(needs(true)),
+            d_scores: arena.rows(needs(true)),
+            tangents: arena.rows(needs(tiles.call.softcap.is_some())),
+            extra: arena.rows(needs(has_extra)),
             bits: [0; KEYS],
         };
         // Sums over the queries: [piece of features][key].
         let pieces =
             |width: usize, wanted: bool| if wanted { width.div_ceil(lanes) * height } else { 0 };
-        let mut d_key = zero_rows(pieces(head_dim, wanted.key));
-        let mut d_value = zero_rows(pieces(value_dim, wanted.value));
+        let d_key = arena.rows(pieces(head_dim, wanted.key));
+        let d_value = arena.rows(pieces(value_dim, wanted.value));
 
         for keys in ranges(0..n_keys, KEYS) {
             let mut copied = false;
@@ -101,8 +103,8 @@ impl<T: Real> Task<'_, T> {
                 let tile = Tile { shared, b, keys: keys.clone(), masked };
                 weigh::<T, S, M, N>(simd, &tile, block, &key, &mut scratch);
                 if wanted.needs_d_scores() {
-                    let d_scores = &mut scratch.d_scores;
-                    scores_of::<T, S, M, N>(simd, &value, keys.len(), &block.d_context, d_scores);
+                    let d_scores = &mut *scratch.d_scores;
+                    scores_of::<T, S, M, N>(simd, &value, keys.len(), block.d_context, d_scores);
                 }
                 derive::<T, S, N>(simd, &tile, block, &mut scratch);
                 if wanted.bias || wanted.relative {
@@ -112,7 +114,7 @@ impl<T: Real> Task<'_, T> {
                         &tile,
                         of_group,
                         block,
-                        &scratch.d_scores,
+                        scratch.d_scores,
                         d_bias.get_mut(slot..).unwrap_or_default(),
                         &mut partial,
                     );
@@ -121,16 +123,10 @@ impl<T: Real> Task<'_, T> {
                     uncap::<T, S, N>(simd, &mut scratch, keys.len());
                 }
 
-                let (weights, d_scores) = (&scratch.weights, &scratch.d_scores);
+                let (weights, d_scores) = (&*scratch.weights, &*scratch.d_scores);
                 let rows = (keys.len(), height);
-                sum_over_queries::<T, S, M, N>(
-                    simd,
-                    weights,
-                    &block.d_context_rows,
-                    rows,
-                    &mut d_value,
-                );
-                sum_over_queries::<T, S, M, N>(simd, d_scores, &block.query_rows, rows, &mut d_key);
+                sum_over_queries::<T, S, M, N>(simd, weights, block.d_context_rows, rows, d_value);
+                sum_over_queries::<T, S, M, N>(simd, d_scores, block.query_rows, rows, d_key);
                 if wanted.query {
                     let d_scores = &d_scores[..keys.len()];
                     let d_query = block.d_query.as_chunks_mut::<M>().0;
@@ -144,8 +140,8 @@ impl<T: Real> Task<'_, T> {
             }
             if copied {
                 let rows = (&keys, height);
-                out_of_pieces::<T, S, N>(&d_key, rows, head_dim, &mut partial.key);
-                out_of_pieces::<T, S, N>(&d_value, rows, value_dim, &mut partial.value);
+                out_of_pieces::<T, S, N>(d_key, rows, head_dim, &mut partial.key);
+                out_of_pieces::<T, S, N>(d_value, rows, value_dim, &mut partial.value);
             }
         }
 
@@ -158,7 +154,7 @@ impl<T: Real> Task<'_, T> {
                 let h = block.h;
                 let own =
                     block.rows.clone().map(|i| shared.d_query.take((b * seq_q + i) * n_heads + h));
-                lanes_into_rows::<T, S, N>(simd, &block.d_query, &mut own.collect::<Vec<_>>());
+                lanes_into_rows::<T, S, N>(simd, block.d_query, &mut own.collect::<Vec<_>>());
             }
         }
         partial

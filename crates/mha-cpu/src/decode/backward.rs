@@ -5,13 +5,13 @@
 //! 2. per query: the softmax p, δ = Σ p dp, and ds = p (dp - δ)
 //! 3. run by run again: dQ, dK and dV, with the softcap's derivative in ds
 
+use super::four::{Strip, add_one, dots};
 use super::run::{Run, Scores, rows_of, runs};
 use super::weigh::{Part, Weigh};
 use crate::backward::add;
 use crate::buffers::{stale, zeros};
 use crate::call::Sizes;
 use crate::machine::Rows;
-use crate::product::dot;
 use crate::simd::{Isa, Kernel, Simd};
 use crate::tile::{KEYS, Tiles, ranges};
 use crate::{Gradients, Real, Saved, Wanted};
@@ -90,21 +90,31 @@ impl<T: Real> Kernel<T> for First<'_, T> {
 
         let d_context = rows_of(&saved.d_context, b);
         let mut scores = Scores::<T, S>::new(tiles, b, width);
-        let mut scratch = vec![T::default(); value_dim];
+        let per_head = tiles.sizes.rows_of(0).len();
+        let mut scratch = Vec::new();
+        let values = Strip::new(&call.value, b, run.keys.clone(), &mut scratch);
         for keys in ranges(run.keys.clone(), KEYS) {
             scores.compute(simd, tiles, b, &keys);
-            for (n, j) in keys.clone().enumerate() {
+            let start = keys.start - run.keys.start;
+            for some in ranges(0..keys.len(), 4) {
                 for g in 0..n_kv_heads {
-                    let value = call.value.row([b, j, g, 0], &mut scratch);
-                    for row in tiles.sizes.rows_of(g).filter(|&row| scores.sees(row, n)) {
-                        let at = row * width + j - run.keys.start;
-                        weights[at] = scores.score(row, n);
-                        d_scores[at] = dot(simd, &d_context[row * value_dim..][..value_dim], value);
-                        if let Some(slope) = scores.slope(row, n) {
-                            slopes[at] = slope;
-                        }
-                        if let Some(seen) = seen.get_mut(at) {
-                            *seen = true;
+                    let four = values.four(simd, &(start + some.start..start + some.end), g);
+                    for row in g * per_head..(g + 1) * per_head {
+                        let d_context = &d_context[row * value_dim..][..value_dim];
+                        let products = dots(simd, d_context, four);
+                        for (n, product) in some.clone().zip(products) {
+                            if !scores.sees(row, n) {
+                                continue;
+                            }
+                            let at = row * width + start + n;
+                            weights[at] = scores.score(row, n);
+                            d_scores[at] = product;
+                            if let Some(slope) = scores.slope(row, n) {
+                                slopes[at] = slope;
+                            }
+                            if let Some(seen) = seen.get_mut(at) {
+                                *seen = true;
+                            }
                         }
                     }
                 }
@@ -133,7 +143,7 @@ impl<T: Real> Kernel<T> for Last<'_, T> {
     type Out = Vec<T>;
 
     #[inline(always)]
-    fn run<S: Simd<T>, const M: usize, const N: usize>(self, _: S) -> Vec<T> {
+    fn run<S: Simd<T>, const M: usize, const N: usize>(self, simd: S) -> Vec<T> {
         let Self { tiles, saved, wanted, part, out } = self;
         let Sizes { seq_q, n_keys, n_heads, n_kv_heads, head_dim, value_dim, .. } = tiles.sizes;
         let (b, width) = (part.run.b, part.run.keys.len());
@@ -141,10 +151,8 @@ impl<T: Real> Kernel<T> for Last<'_, T> {
         let query = rows_of(&tiles.call.query, b);
         let d_context = rows_of(&saved.d_context, b);
         let mut d_query = vec![T::default(); n_heads * seq_q * head_dim];
-        let mut scratch = vec![T::default(); head_dim];
-        let add_times = |to: &mut [T], from: &[T], times: T| {
-            to.iter_mut().zip(from).for_each(|(to, &x)| *to = *to + x * times);
-        };
+        let mut scratch = Vec::new();
+        let keys = Strip::new(&tiles.call.key, b, part.run.keys.clone(), &mut scratch);
         for (n, j) in part.run.keys.clone().enumerate() {
             for g in 0..n_kv_heads {
                 let place = (b * n_keys + j) * n_kv_heads + g;
@@ -155,16 +163,18 @@ impl<T: Real> Kernel<T> for Last<'_, T> {
                     part.slopes.get(at).map_or(d_score, |&slope| d_score * slope)
                 };
                 if wanted.query {
-                    let key = tiles.call.key.row([b, j, g, 0], &mut scratch);
+                    let key = keys.row(n, g);
                     for row in seen() {
-                        add_times(&mut d_query[row * head_dim..][..head_dim], key, d_score(row));
+                        let d_query = &mut d_query[row * head_dim..][..head_dim];
+                        add_one(simd, d_query, key, d_score(row));
                     }
                 }
                 if wanted.key {
                     let d_key = out.key.take(place);
                     d_key.fill(T::default());
                     for row in seen() {
-                        add_times(d_key, &query[row * head_dim..][..head_dim], d_score(row));
+                        let query = &query[row * head_dim..][..head_dim];
+                        add_one(simd, d_key, query, d_score(row));
                     }
                 }
                 if wanted.value {
@@ -172,7 +182,7 @@ impl<T: Real> Kernel<T> for Last<'_, T> {
                     d_value.fill(T::default());
                     for row in seen() {
                         let d_context = &d_context[row * value_dim..][..value_dim];
-                        add_times(d_value, d_context, part.weights[row * width + n]);
+                        add_one(simd, d_value, d_context, part.weights[row * width + n]);
                     }
                 }
             }

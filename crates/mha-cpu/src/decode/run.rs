@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use super::four::{Strip, dots};
 use crate::call::Sizes;
-use crate::product::dot;
 use crate::seen::Seen;
 use crate::simd::{Lanes, Simd};
 use crate::tile::{KEYS, Tiles, ranges};
@@ -48,9 +48,10 @@ pub(super) struct Scores<T: Real, S: Simd<T>> {
     extra: Vec<[S::Lanes; 1]>,
     /// For each head and key a bit per query; empty where all is seen.
     bits: Vec<u32>,
-    row: Vec<T>,
     /// Keys that there is room for.
     height: usize,
+    /// Keys of the tile.
+    count: usize,
     seq_q: usize,
 }
 
@@ -58,7 +59,7 @@ impl<T: Real, S: Simd<T>> Scores<T, S> {
     /// With room for `n_keys` keys or a tile of them.
     pub(super) fn new(tiles: &Tiles<'_, T>, b: usize, n_keys: usize) -> Self {
         let call = tiles.call;
-        let Sizes { seq_q, n_heads, head_dim, .. } = tiles.sizes;
+        let Sizes { seq_q, n_heads, .. } = tiles.sizes;
         let n_rows = n_heads * seq_q;
         let height = KEYS.min(n_keys.next_multiple_of(S::LANES));
         let vectors = height / S::LANES;
@@ -70,8 +71,8 @@ impl<T: Real, S: Simd<T>> Scores<T, S> {
             slopes: vec![zero; len(call.softcap.is_some(), n_rows * vectors)],
             extra: vec![[zero; 1]; len(!tiles.extras.is_none(), height)],
             bits: vec![0; len(!call.mask.is_none(), n_heads * height)],
-            row: vec![T::default(); head_dim],
             height,
+            count: 0,
             seq_q,
         }
     }
@@ -90,19 +91,28 @@ impl<T: Real, S: Simd<T>> Scores<T, S> {
             }
         }
         self.scores.fill(none);
-        let mut scratch = std::mem::take(&mut self.row);
-        for (n, j) in keys.clone().enumerate() {
+        self.count = keys.len();
+        let per_head = tiles.sizes.rows_of(0).len();
+        let mut scratch = Vec::new();
+        let strip = Strip::new(&tiles.call.key, b, keys.clone(), &mut scratch);
+        for some in ranges(0..keys.len(), 4) {
             for g in 0..n_kv_heads {
-                let key = tiles.call.key.row([b, j, g, 0], &mut scratch);
-                for row in tiles.sizes.rows_of(g) {
-                    if self.sees(row, n) {
-                        let score = dot(simd, &self.query[row * head_dim..][..head_dim], key);
-                        *self.score_mut(row, n) = score;
+                let four = strip.four(simd, &some, g);
+                for row in g * per_head..(g + 1) * per_head {
+                    let query = &self.query[row * head_dim..][..head_dim];
+                    let products = dots(simd, query, four);
+                    if self.sees_four(row, some.start) {
+                        *self.four_mut(row, some.start) = products;
+                        continue;
+                    }
+                    for (n, product) in some.clone().zip(products) {
+                        if self.sees(row, n) {
+                            *self.score_mut(row, n) = product;
+                        }
                     }
                 }
             }
         }
-        self.row = scratch;
         let scoring = tiles.scoring();
         if scoring.is_plain() {
             return;
@@ -134,6 +144,26 @@ impl<T: Real, S: Simd<T>> Scores<T, S> {
             let bits = self.bits[row / self.seq_q * self.height + n];
             bits >> (row % self.seq_q) & 1 == 1
         }
+    }
+
+    /// Whether a row sees key `n` of the tile and the three behind it, and they are there.
+    #[inline(always)]
+    pub(super) fn sees_four(&self, row: usize, n: usize) -> bool {
+        n + 4 <= self.count && (self.bits.is_empty() || (n..n + 4).all(|n| self.sees(row, n)))
+    }
+
+    /// The scores of a row with key `n`, a multiple of 4, and the three behind it.
+    #[inline(always)]
+    pub(super) fn four(&self, row: usize, n: usize) -> [T; 4] {
+        let numbers = self.scores[self.vector(row, n)].numbers();
+        *numbers[n % S::LANES..].first_chunk().expect("vectors of four and more")
+    }
+
+    #[inline(always)]
+    fn four_mut(&mut self, row: usize, n: usize) -> &mut [T; 4] {
+        let vector = self.vector(row, n);
+        let numbers = self.scores[vector].numbers_mut();
+        numbers[n % S::LANES..].first_chunk_mut().expect("vectors of four and more")
     }
 
     /// The vector that has the score of a row with key `n` of the tile.

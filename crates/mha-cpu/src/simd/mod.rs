@@ -160,6 +160,10 @@ pub trait Simd<T: Real>: Copy + Send + Sync {
     fn store(self, vector: Self::Vector, to: &mut Self::Lanes);
     fn splat(self, value: T) -> Self::Vector;
 
+    /// Says that these numbers will be read soon.
+    #[inline(always)]
+    fn prefetch(self, _row: &[T]) {}
+
     /// The first numbers of a slice; 0 where it has fewer.
     #[inline(always)]
     fn load_from(self, numbers: &[T]) -> Self::Vector {
