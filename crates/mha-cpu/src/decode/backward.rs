@@ -5,7 +5,7 @@
 //! 2. per query: the softmax p, δ = Σ p dp, and ds = p (dp - δ)
 //! 3. run by run again: dQ, dK and dV, with the softcap's derivative in ds
 
-use super::four::{Strip, add_one, dots};
+use super::four::{Strip, add_one, dots, sum_of};
 use super::run::{Run, Scores, rows_of, runs};
 use super::weigh::{Part, Weigh};
 use crate::backward::add;
@@ -170,20 +170,15 @@ impl<T: Real> Kernel<T> for Last<'_, T> {
                     }
                 }
                 if wanted.key {
-                    let d_key = out.key.take(place);
-                    d_key.fill(T::default());
-                    for row in seen() {
-                        let query = &query[row * head_dim..][..head_dim];
-                        add_one(simd, d_key, query, d_score(row));
-                    }
+                    let rows =
+                        seen().map(|row| (&query[row * head_dim..][..head_dim], d_score(row)));
+                    sum_of(simd, out.key.take(place), rows);
                 }
                 if wanted.value {
-                    let d_value = out.value.take(place);
-                    d_value.fill(T::default());
-                    for row in seen() {
-                        let d_context = &d_context[row * value_dim..][..value_dim];
-                        add_one(simd, d_value, d_context, part.weights[row * width + n]);
-                    }
+                    let weight = |row: usize| part.weights[row * width + n];
+                    let rows =
+                        seen().map(|row| (&d_context[row * value_dim..][..value_dim], weight(row)));
+                    sum_of(simd, out.value.take(place), rows);
                 }
             }
         }

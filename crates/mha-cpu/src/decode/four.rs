@@ -157,3 +157,25 @@ pub(super) fn add_one<T: Real, S: Simd<T>>(simd: S, to: &mut [T], from: &[T], ti
         to[at] = to[at] + times * from[at];
     }
 }
+
+/// The sum of rows, each times a number, over whatever was there; all are as long.
+#[inline(always)]
+pub(super) fn sum_of<'a, T: Real, S: Simd<T>>(
+    simd: S,
+    to: &mut [T],
+    mut rows: impl Iterator<Item = (&'a [T], T)>,
+) {
+    let Some((first, times)) = rows.next() else { return to.fill(T::default()) };
+    let factor = simd.splat(times);
+    let rest = to.len() / S::LANES * S::LANES;
+    let all = to.chunks_exact_mut(S::LANES).zip(first.chunks_exact(S::LANES));
+    for (to, from) in all {
+        simd.store_to(simd.mul(factor, simd.load_from(from)), to);
+    }
+    for at in rest..to.len() {
+        to[at] = times * first[at];
+    }
+    for (row, times) in rows {
+        add_one(simd, to, row, times);
+    }
+}
