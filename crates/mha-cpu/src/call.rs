@@ -90,8 +90,13 @@ impl Sizes {
 
     /// Their rows, where rows are the queries of all heads: `[n_heads, seq_q]`.
     pub(crate) fn rows_of(&self, g: usize) -> Range<usize> {
-        let heads = self.heads_of(g);
-        heads.start * self.seq_q..heads.end * self.seq_q
+        let rows = self.rows_per_key_head();
+        g * rows..(g + 1) * rows
+    }
+
+    /// How many such rows read each key head.
+    pub(crate) fn rows_per_key_head(&self) -> usize {
+        self.group() * self.seq_q
     }
 
     /// Head and query of such a row.

@@ -125,7 +125,7 @@ impl<T: Real> Kernel<T> for Decode<'_, T> {
         let unit = T::from_f64(tiles.scoring().unit());
         let mut all = Partial::empty(&tiles.sizes);
         let mut of_run = Scores::<T, S>::new(tiles, b, keys.len());
-        let per_head = tiles.sizes.rows_of(0).len();
+        let per_head = tiles.sizes.rows_per_key_head();
         let mut scratch = Vec::new();
         let values = Strip::new(&tiles.call.value, b, keys.clone(), &mut scratch);
         let start = keys.start;

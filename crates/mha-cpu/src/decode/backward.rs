@@ -90,7 +90,7 @@ impl<T: Real> Kernel<T> for First<'_, T> {
 
         let d_context = rows_of(&saved.d_context, b);
         let mut scores = Scores::<T, S>::new(tiles, b, width);
-        let per_head = tiles.sizes.rows_of(0).len();
+        let per_head = tiles.sizes.rows_per_key_head();
         let mut scratch = Vec::new();
         let values = Strip::new(&call.value, b, run.keys.clone(), &mut scratch);
         for keys in ranges(run.keys.clone(), KEYS) {

@@ -92,7 +92,7 @@ impl<T: Real, S: Simd<T>> Scores<T, S> {
         }
         self.scores.fill(none);
         self.count = keys.len();
-        let per_head = tiles.sizes.rows_of(0).len();
+        let per_head = tiles.sizes.rows_per_key_head();
         let mut scratch = Vec::new();
         let strip = Strip::new(&tiles.call.key, b, keys.clone(), &mut scratch);
         for some in ranges(0..keys.len(), 4) {
