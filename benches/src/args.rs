@@ -1,8 +1,10 @@
 //! The command line.
 
-use std::path::PathBuf;
+#[cfg(feature = "wgpu")]
+use std::path::Path;
+use std::{fmt, path::PathBuf};
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use mha_examples::flags::from_1_to;
 
 use crate::threads;
@@ -12,6 +14,10 @@ use crate::threads;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "mha-bench", version, args_override_self = true)]
 pub(crate) struct Cli {
+    /// What to measure on: the CPU beside other libraries, or a GPU beside the plain path there
+    #[arg(long, default_value_t, value_enum)]
+    pub(crate) backend: On,
+
     /// A look at every kind of case, in two minutes
     #[arg(long)]
     pub(crate) quick: bool,
@@ -50,6 +56,45 @@ pub(crate) struct Cli {
     /// Measure the peak memory of one implementation in one case, in this process
     #[arg(long, hide = true, num_args = 2, value_names = ["NAME", "CASE"])]
     pub(crate) peak_of: Option<Vec<String>>,
+
+    /// Measure the device memory that training on so many tokens reserves, in this process
+    #[cfg(feature = "wgpu")]
+    #[arg(long, hide = true)]
+    pub(crate) reserved_by: Option<usize>,
+}
+
+/// What is measured on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum On {
+    /// NdArray, Flex, and the libraries beside them.
+    #[default]
+    Cpu,
+    /// Our kernels on a GPU, beside the plain path there.
+    #[cfg(feature = "wgpu")]
+    Wgpu,
+}
+
+impl fmt::Display for On {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.to_possible_value().expect("no variant is hidden").get_name())
+    }
+}
+
+impl Cli {
+    /// The flags that mean nothing on a GPU, where rivals, threads and pictures are not measured.
+    #[cfg(feature = "wgpu")]
+    pub(crate) fn check_for_gpu(&self) -> Result<(), String> {
+        let given = [
+            ("--only", !self.only.is_empty()),
+            ("--pictures", self.pictures.is_some()),
+            ("--python", self.python != Path::new("python3")),
+            ("--threads", self.threads != threads::available()),
+        ];
+        match given.into_iter().find(|(_, given)| *given) {
+            Some((flag, _)) => Err(format!("{flag} is for measurements on the CPU")),
+            None => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]

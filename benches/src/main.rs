@@ -21,6 +21,8 @@ mod args;
 mod case;
 mod contestants;
 mod data;
+#[cfg(feature = "wgpu")]
+mod gpu;
 mod headline;
 mod implementation;
 mod layers;
@@ -52,13 +54,23 @@ use crate::args::Cli;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let outcome = if !threads::are_set(cli.threads) {
-        threads::run_again_with(cli.threads)
-    } else {
-        run::run(&cli).map(|()| ExitCode::SUCCESS)
-    };
-    outcome.unwrap_or_else(|error| {
-        eprintln!("error: {error}");
-        ExitCode::FAILURE
-    })
+    #[cfg(feature = "wgpu")]
+    if cli.backend == args::On::Wgpu {
+        return ended(cli.check_for_gpu().and_then(|()| gpu::run(&cli)));
+    }
+    if !threads::are_set(cli.threads) {
+        return threads::run_again_with(cli.threads).unwrap_or_else(|error| ended(Err(error)));
+    }
+    ended(run::run(&cli))
+}
+
+/// What the program says of it: nothing, or the error.
+fn ended(outcome: Result<(), String>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }

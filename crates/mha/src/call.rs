@@ -108,7 +108,7 @@ impl<B: Backend> MultiHeadAttention<B> {
         let options = self.options(input)?;
         options.check(&sizes, "query", &query)?;
         self.check_positions(input, &sizes, None)?;
-        choose([query.dtype(); 3], &options, &sizes)
+        choose([query.dtype(); 3], &options, &sizes, &query.device())
     }
 
     fn tokens(

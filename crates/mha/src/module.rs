@@ -134,7 +134,7 @@ impl<B: Backend> MultiHeadAttention<B> {
     ) -> Result<MhaOutput<B>, Error> {
         let (call, [query, key, value]) = self.check(input, cache.as_deref())?;
         // Before the cache changes.
-        attention::choose([query.dtype(); 3], &call.options, &call.sizes)?;
+        attention::choose([query.dtype(); 3], &call.options, &call.sizes, &query.device())?;
         let (tokens, path) = (query.clone(), call.options.path);
 
         let [query, key, value] = self.project_on(path, query, key, value); //         [batch, seq, heads * head_dim]

@@ -57,7 +57,13 @@ fn kernels_are_there() {
     #[cfg(feature = "flex")]
     assert_eq!(all::<burn::backend::Flex>(), there);
     #[cfg(feature = "wgpu")]
-    assert_eq!(all::<burn::backend::Wgpu>(), [false; 4]);
+    {
+        use burn::backend::Wgpu;
+        assert_eq!(all::<Wgpu>(), there);
+        assert_eq!(all::<Wgpu<f32, i32, u8>>(), there);
+        assert_eq!(all::<Wgpu<burn::tensor::f16>>(), there);
+        assert_eq!(all::<Wgpu<f32, i64>>(), [false; 4]);
+    }
 }
 
 #[cfg(feature = "ndarray")]

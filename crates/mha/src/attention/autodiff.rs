@@ -10,6 +10,7 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Shape, TensorMetadata};
 
+use super::fused::linear_kernels;
 use crate::backend::{KernelCall, Kernels, Parts, Saved};
 
 /// What the backward pass of an attention needs.
@@ -110,7 +111,7 @@ impl<B: Kernels, const N: usize> Backward<B, N> for LinearBackward {
         for (wanted, parent) in wanted.iter_mut().zip(&ops.parents) {
             *wanted = parent.is_some();
         }
-        let found = B::linear_gradients(&input, &weight, &d_output, wanted);
+        let found = (linear_kernels::<B>().gradients)(&input, &weight, &d_output, wanted);
         B::recycle([input, d_output]);
         for (parent, gradient) in ops.parents.iter().zip(found) {
             if let (Some(parent), Some(gradient)) = (parent, gradient) {
@@ -136,7 +137,7 @@ fn linear_of<B: Kernels, C: CheckpointStrategy, const N: usize>(
 ) -> FloatTensor<Autodiff<B, C>> {
     let [input, weight] = [parts[0], parts[1]];
     let bias = parts.get(2).map(|bias| &bias.primitive);
-    let output = B::linear_forward(&input.primitive, &weight.primitive, bias);
+    let output = (linear_kernels::<B>().forward)(&input.primitive, &weight.primitive, bias);
     let nodes = parts.map(|part| part.node.clone());
     let prepared = Backward::<B, N>::prepare::<C>(LinearBackward, nodes);
     match prepared.compute_bound().stateful() {

@@ -55,13 +55,17 @@ pub(super) const FARTHEST: usize = 1 << 20;
 /// The distance from which on the bucket stays the same, or the farthest that the call has if that
 /// is less. The call has pairs.
 pub(super) fn reach(buckets: &T5Buckets, frame: &Frame) -> usize {
+    buckets.max_distance.min(farthest(frame))
+}
+
+/// How far a query and a key of the call stand apart at most. The call has pairs.
+pub(super) fn farthest(frame: &Frame) -> usize {
     let [first, last] = [0, frame.seq_k - 1].map(|j| frame.key_position(j) as i64);
     let farthest = (0..entries(frame)).flat_map(|b| {
         let [start, end] = [0, frame.n_rows() - 1].map(|i| frame.query_position(b, i));
         [first.saturating_sub(end), last.saturating_sub(start)].map(i64::unsigned_abs)
     });
-    let farthest = usize::try_from(farthest.max().unwrap_or(0)).unwrap_or(usize::MAX);
-    buckets.max_distance.min(farthest)
+    usize::try_from(farthest.max().unwrap_or(0)).unwrap_or(usize::MAX)
 }
 
 /// The bias of each distance from -reach to reach, from the table `[n_buckets, n_heads]`:

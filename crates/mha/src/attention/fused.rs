@@ -12,13 +12,15 @@ use super::plain::{in_f32, scaled_heads};
 use super::sink::SinkInput;
 use super::table::Entry;
 use super::{Attention, Problem, autodiff, distance};
-use crate::backend::{InPlace, KernelCall, Kernels, Numbers, Parts};
+use crate::backend::{
+    Extent, InPlace, KernelCall, Kernels, LinearKernels, Numbers, Parts, TooLarge,
+};
 
 /// A backend with kernels of its own for attention and for linear layers. They store nothing of size
 /// `seq_q × seq_k`, forward or backward.
 ///
-/// The features `ndarray` and `flex` bring kernels for NdArray and Flex, whatever their element types,
-/// and for [`Autodiff`] over them with any checkpointing. This crate finds those in common use by
+/// The features `ndarray`, `flex`, `wgpu` and `cuda` bring kernels for those backends, whatever their
+/// element types, with and without Burn's fusion, and for [`Autodiff`] over them with any checkpointing. This crate finds those in common use by
 /// itself; [`register`](crate::register) adds the others. No other crate can implement the trait.
 ///
 /// # Example
@@ -37,6 +39,10 @@ pub trait FusedAttention: InPlace {
     #[doc(hidden)]
     fn takes(dtype: DType) -> bool;
 
+    /// Whether the device can compute a call of these sizes.
+    #[doc(hidden)]
+    fn fits(device: &Self::Device, extent: &Extent) -> Result<(), TooLarge>;
+
     /// The context, `[batch, seq_q, n_heads, value_dim]`, and the log-sum-exps, `[batch, n_heads,
     /// seq_q]`, which have no gradient.
     #[doc(hidden)]
@@ -45,19 +51,24 @@ pub trait FusedAttention: InPlace {
         call: KernelCall<Self>,
     ) -> [FloatTensor<Self>; 2];
 
-    /// `[.., d_input]` times `[d_input, d_output]`, plus a bias `[d_output]`.
+    /// What computes `[.., d_input]` times `[d_input, d_output]`, plus a bias `[d_output]`, if the
+    /// backend has better than Burn's.
     #[doc(hidden)]
-    fn fused_linear(
-        input: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: Option<FloatTensor<Self>>,
-    ) -> FloatTensor<Self>;
+    fn fused_linear() -> Option<LinearOf<Self>>;
 }
+
+/// A linear layer of input, weight and bias.
+pub(super) type LinearOf<B> =
+    fn(FloatTensor<B>, FloatTensor<B>, Option<FloatTensor<B>>) -> FloatTensor<B>;
 
 /// Without gradients there is nothing to keep.
 impl<B: Kernels> FusedAttention for B {
     fn takes(dtype: DType) -> bool {
         B::computes(dtype)
+    }
+
+    fn fits(device: &Self::Device, extent: &Extent) -> Result<(), TooLarge> {
+        <B as Kernels>::fits(device, extent)
     }
 
     fn fused_attention(parts: Parts<FloatTensor<B>>, call: KernelCall<B>) -> [FloatTensor<B>; 2] {
@@ -66,14 +77,13 @@ impl<B: Kernels> FusedAttention for B {
         [context, lse]
     }
 
-    fn fused_linear(
-        input: FloatTensor<B>,
-        weight: FloatTensor<B>,
-        bias: Option<FloatTensor<B>>,
-    ) -> FloatTensor<B> {
-        let output = B::linear_forward(&input, &weight, bias.as_ref());
-        B::recycle([input]);
-        output
+    fn fused_linear() -> Option<LinearOf<B>> {
+        B::linear_kernels()?;
+        Some(|input, weight, bias| {
+            let output = (linear_kernels::<B>().forward)(&input, &weight, bias.as_ref());
+            B::recycle([input]);
+            output
+        })
     }
 }
 
@@ -81,6 +91,10 @@ impl<B: Kernels> FusedAttention for B {
 impl<B: Kernels, C: CheckpointStrategy> FusedAttention for Autodiff<B, C> {
     fn takes(dtype: DType) -> bool {
         B::computes(dtype)
+    }
+
+    fn fits(device: &Self::Device, extent: &Extent) -> Result<(), TooLarge> {
+        <B as Kernels>::fits(device, extent)
     }
 
     fn fused_attention(
@@ -91,13 +105,15 @@ impl<B: Kernels, C: CheckpointStrategy> FusedAttention for Autodiff<B, C> {
         autodiff::attention::<B, C>(parts, KernelCall { numbers, hidden, seed })
     }
 
-    fn fused_linear(
-        input: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: Option<FloatTensor<Self>>,
-    ) -> FloatTensor<Self> {
-        autodiff::linear::<B, C>(input, weight, bias)
+    fn fused_linear() -> Option<LinearOf<Self>> {
+        B::linear_kernels()?;
+        Some(autodiff::linear::<B, C>)
     }
+}
+
+/// Those of a backend that has some.
+pub(super) fn linear_kernels<B: Kernels>() -> LinearKernels<B> {
+    B::linear_kernels().expect("asked for before")
 }
 
 impl<B: Kernels, C: CheckpointStrategy> InPlace for Autodiff<B, C> {
@@ -110,7 +126,7 @@ impl<B: Kernels, C: CheckpointStrategy> InPlace for Autodiff<B, C> {
 pub(super) fn attention<B: Backend>(problem: Problem<B>, kernels: Entry<B>) -> Attention<B> {
     let dtype = problem.query.dtype();
     let (head_scale, wants_lse) = (problem.options.head_scale.clone(), problem.options.lse);
-    let (parts, call) = arguments(problem);
+    let (parts, call) = arguments(problem, kernels);
     let [context, lse] = (kernels.attention)(parts, call);
     let context = Tensor::from_primitive(TensorPrimitive::Float(context));
     let lse = || Tensor::from_primitive(TensorPrimitive::Float(lse));
@@ -121,8 +137,12 @@ pub(super) fn attention<B: Backend>(problem: Problem<B>, kernels: Entry<B>) -> A
     }
 }
 
-/// The problem in the kernels' terms, in f32 at least.
-fn arguments<B: Backend>(problem: Problem<B>) -> (Parts<FloatTensor<B>>, KernelCall<B>) {
+/// The problem in the kernels' terms: queries, keys and values as they are if the kernels take them,
+/// else in f32, and all that is added to scores in f32 at least.
+fn arguments<B: Backend>(
+    problem: Problem<B>,
+    kernels: Entry<B>,
+) -> (Parts<FloatTensor<B>>, KernelCall<B>) {
     let Problem { query, key, value, sizes, n_memory, frame, options, .. } = problem;
     let device = query.device();
     let seed = options.dropout.is_on::<B>(&device).then(|| {
@@ -152,11 +172,17 @@ fn arguments<B: Backend>(problem: Problem<B>) -> (Parts<FloatTensor<B>>, KernelC
         dropout: options.dropout.probability,
         #[cfg(any(feature = "ndarray", feature = "flex"))]
         runs: Default::default(),
+        #[cfg(feature = "cube")]
+        seen: Default::default(),
+    };
+    let rows = |tensor: Tensor<B, 4>| match (kernels.takes)(tensor.dtype()) {
+        true => tensor.into_primitive().tensor(),
+        false => primitive(tensor),
     };
     let parts = Parts {
-        query: primitive(query),
-        key: primitive(key),
-        value: primitive(value),
+        query: rows(query),
+        key: rows(key),
+        value: rows(value),
         bias: options.bias.filter(|_| own_keys).map(primitive),
         relative: relative.map(primitive),
         sink: match options.sink {

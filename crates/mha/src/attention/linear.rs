@@ -22,11 +22,12 @@ pub(crate) fn linear<B: Backend>(
     }
     let alike = |other: DType| other == dtype;
     let fits = alike(weight.dtype()) && bias.iter().all(|bias| alike(bias.dtype()));
-    match lookup::<B>().filter(|found| kernels && fits && (found.takes)(dtype)) {
-        Some(kernels) => {
+    let found = lookup::<B>().filter(|found| kernels && fits && (found.takes)(dtype));
+    match found.and_then(|found| (found.linear)()) {
+        Some(linear) => {
             let (input, weight) = (input.into_primitive(), weight.into_primitive());
             let bias = bias.map(|bias| bias.into_primitive().tensor());
-            let output = (kernels.linear)(input.tensor(), weight.tensor(), bias);
+            let output = linear(input.tensor(), weight.tensor(), bias);
             Tensor::from_primitive(TensorPrimitive::Float(output))
         }
         None => layer.forward(input),

@@ -150,7 +150,7 @@ pub fn attention_path<B: Backend>(
 ) -> Result<PathTaken, Error> {
     let sizes = check::sizes(query, key, value)?;
     options.check(&sizes, "query", query)?;
-    path::choose([query, key, value].map(Tensor::dtype), options, &sizes)
+    path::choose([query, key, value].map(Tensor::dtype), options, &sizes, &query.device())
 }
 
 /// The weights of some heads and some queries, `[batch, heads, rows, seq_k]`, before dropout, without

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use burn::tensor::{DType, backend::Backend};
+use burn::tensor::{DType, Tensor, backend::Backend};
 use serde::{Deserialize, Serialize};
 
 use super::options::WantedWeights;
@@ -10,6 +10,7 @@ use super::plain::at_least_f32;
 use super::table::lookup;
 use super::{AttentionOptions, Masking, Sizes, distance};
 use crate::Error;
+use crate::backend::{Extent, TooLarge};
 
 /// Which path calls are to take. All mean the same and differ in rounding, speed and memory alone.
 ///
@@ -87,6 +88,15 @@ pub enum Reason {
     Quantized(&'static str),
     /// The distances for T5's buckets are too many for a table.
     FarDistances,
+    /// A size is beyond what the kernels and the device take.
+    TooLarge {
+        /// Which size.
+        what: &'static str,
+        /// What came.
+        is: u64,
+        /// The largest that is taken.
+        most: u64,
+    },
 }
 
 impl fmt::Display for PathTaken {
@@ -111,6 +121,9 @@ impl fmt::Display for Reason {
             Self::ElementType(dtype) => write!(f, "the kernels do not take {dtype:?}"),
             Self::Quantized(name) => write!(f, "{name} is quantized"),
             Self::FarDistances => write!(f, "T5's buckets reach too far for a table"),
+            Self::TooLarge { what, is, most } => {
+                write!(f, "{what} is {is}, and kernels on this device take at most {most}")
+            }
         }
     }
 }
@@ -121,8 +134,9 @@ pub(crate) fn choose<B: Backend>(
     dtypes: [DType; 3],
     options: &AttentionOptions<B>,
     sizes: &Sizes,
+    device: &B::Device,
 ) -> Result<PathTaken, Error> {
-    let Err(reason) = kernels_can(dtypes, options, sizes) else {
+    let Err(reason) = kernels_can(dtypes, options, sizes, device) else {
         return Ok(PathTaken::Fused);
     };
     if options.path == Path::Fused && reason != Reason::NoPairs {
@@ -135,6 +149,7 @@ fn kernels_can<B: Backend>(
     [query, key, value]: [DType; 3],
     options: &AttentionOptions<B>,
     sizes: &Sizes,
+    device: &B::Device,
 ) -> Result<(), Reason> {
     let refuse = |refused: bool, reason| if refused { Err(reason) } else { Ok(()) };
     refuse(options.path == Path::Plain, Reason::AskedFor)?;
@@ -148,11 +163,26 @@ fn kernels_can<B: Backend>(
         refuse(matches!(dtype, DType::QFloat(_)), Reason::Quantized(name))?;
     }
     refuse(!(kernels.takes)(at_least_f32(query)), Reason::ElementType(query))?;
-    match &options.t5 {
-        Some((buckets, _)) if sizes.seq_k > 0 => {
-            let reach = distance::reach(buckets, &options.frame(sizes));
-            refuse(reach > distance::FARTHEST, Reason::FarDistances)
-        }
-        _ => Ok(()),
+    let own_keys = sizes.seq_k > 0;
+    let frame = options.frame(sizes);
+    if let Some((buckets, _)) = options.t5.as_ref().filter(|_| own_keys) {
+        let reach = distance::reach(buckets, &frame);
+        refuse(reach > distance::FARTHEST, Reason::FarDistances)?;
     }
+    let masks = options.mask.dense_masks().map(|(_, mask)| mask.dims());
+    let extent = Extent {
+        sizes: *sizes,
+        n_memory,
+        dtype: query,
+        pairs: masks.chain(options.bias.as_ref().map(Tensor::dims)).collect(),
+        farthest: match own_keys && (options.alibi.is_some() || options.t5.is_some()) {
+            true => distance::farthest(&frame),
+            false => 0,
+        },
+    };
+    (kernels.fits)(device, &extent).map_err(|TooLarge { what, is, most }| Reason::TooLarge {
+        what,
+        is,
+        most,
+    })
 }

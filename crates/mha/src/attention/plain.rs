@@ -56,7 +56,7 @@ pub(super) fn scaled_heads<B: Backend>(
     let context = match scale {
         Some(scale) => {
             let [n_heads] = scale.dims();
-            context * in_f32(scale).reshape([1, 1, n_heads, 1])
+            in_f32(context) * in_f32(scale).reshape([1, 1, n_heads, 1])
         }
         None => context,
     };

@@ -37,7 +37,8 @@ impl<B: Backend> Problem<B> {
     ) -> Result<Self, Error> {
         let sizes = check::sizes(&query, &key, &value)?;
         options.check(&sizes, "query", &query)?;
-        let path = choose([&query, &key, &value].map(Tensor::dtype), options, &sizes)?;
+        let path =
+            choose([&query, &key, &value].map(Tensor::dtype), options, &sizes, &query.device())?;
         let (frame, options) = (options.frame(&sizes), options.clone());
         let mut problem = Self { query, key, value, sizes, n_memory: 0, frame, options, path };
         if let Some([key, value]) = problem.options.memory.take() {

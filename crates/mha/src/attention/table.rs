@@ -4,15 +4,16 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
-use burn::tensor::backend::Backend;
+use burn::tensor::backend::{Backend, BackendTypes};
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{DType, Shape};
 
 use super::FusedAttention;
-use crate::backend::{KernelCall, Parts};
+use super::fused::LinearOf;
+use crate::backend::{Extent, KernelCall, Parts, TooLarge};
 
 type AttentionOf<B> = fn(Parts<FloatTensor<B>>, KernelCall<B>) -> [FloatTensor<B>; 2];
-type LinearOf<B> = fn(FloatTensor<B>, FloatTensor<B>, Option<FloatTensor<B>>) -> FloatTensor<B>;
+type FitsOf<B> = fn(&<B as BackendTypes>::Device, &Extent) -> Result<(), TooLarge>;
 type ReshapeOf<B> = fn(FloatTensor<B>, Shape) -> FloatTensor<B>;
 type FirstOf<B> = fn(FloatTensor<B>, usize) -> FloatTensor<B>;
 type PutOf<B> = fn(FloatTensor<B>, usize, FloatTensor<B>) -> FloatTensor<B>;
@@ -22,7 +23,8 @@ type PutOf<B> = fn(FloatTensor<B>, usize, FloatTensor<B>) -> FloatTensor<B>;
 pub(crate) struct Entry<B: Backend> {
     pub(super) takes: fn(DType) -> bool,
     pub(super) attention: AttentionOf<B>,
-    pub(super) linear: LinearOf<B>,
+    pub(super) fits: FitsOf<B>,
+    pub(super) linear: fn() -> Option<LinearOf<B>>,
     pub(super) reshape: ReshapeOf<B>,
     pub(super) first: FirstOf<B>,
     pub(super) put: PutOf<B>,
@@ -42,6 +44,7 @@ impl<B: FusedAttention> Entry<B> {
         Self {
             takes: B::takes,
             attention: B::fused_attention,
+            fits: <B as FusedAttention>::fits,
             linear: B::fused_linear,
             reshape: B::reshape,
             first: B::first,
@@ -56,8 +59,9 @@ static REGISTERED: OnceLock<RwLock<HashMap<TypeId, Box<AnyEntry>>>> = OnceLock::
 
 /// Makes calls on the backend `B` use its kernels.
 ///
-/// There is no need to for NdArray of f32 or f64 with integers of i64 or i32, for Flex, and for
-/// `Autodiff` over these with either of Burn's checkpointing strategies; [`is_fused`] tells. The
+/// There is no need to for NdArray of f32 or f64 with integers of i64 or i32, for Flex, for Wgpu of
+/// f32 or f16, and for `Autodiff` over these with either of Burn's checkpointing strategies;
+/// [`is_fused`] tells. The
 /// element types are part of a backend's type, so that `NdArray<f32, i16>` is one to register, once,
 /// as the program starts.
 ///
@@ -102,7 +106,7 @@ pub(crate) fn lookup<B: Backend>() -> Option<Entry<B>> {
 }
 
 /// Not generic, so that kernels are compiled once, here, and not for each crate that calls them.
-#[cfg(any(feature = "ndarray", feature = "flex"))]
+#[cfg(any(feature = "ndarray", feature = "flex", feature = "cube"))]
 fn builtin(id: TypeId) -> Option<&'static AnyEntry> {
     use burn::backend::Autodiff;
     use burn::backend::autodiff::checkpoint::strategy::{BalancedCheckpointing, NoCheckpointing};
@@ -136,11 +140,26 @@ fn builtin(id: TypeId) -> Option<&'static AnyEntry> {
     );
     #[cfg(feature = "flex")]
     find_with_autodiff!(burn::backend::Flex);
+    // Named by what `Wgpu` stands for, which depends on Burn's feature `fusion`; that on other
+    // crates' features, too.
+    #[cfg(feature = "wgpu")]
+    type Cube<F, B> = burn_cubecl::CubeBackend<burn::backend::wgpu::WgpuRuntime, F, i32, B>;
+    #[cfg(feature = "wgpu")]
+    find_with_autodiff!(Cube<f32, u32>, Cube<f32, u8>, Cube<half::f16, u32>, Cube<half::f16, u8>);
+    #[cfg(all(feature = "wgpu", feature = "fusion"))]
+    use burn_fusion::Fusion;
+    #[cfg(all(feature = "wgpu", feature = "fusion"))]
+    find_with_autodiff!(
+        Fusion<Cube<f32, u32>>,
+        Fusion<Cube<f32, u8>>,
+        Fusion<Cube<half::f16, u32>>,
+        Fusion<Cube<half::f16, u8>>,
+    );
     None
 }
 
 /// Without a backend that brings kernels.
-#[cfg(not(any(feature = "ndarray", feature = "flex")))]
+#[cfg(not(any(feature = "ndarray", feature = "flex", feature = "cube")))]
 fn builtin(_: TypeId) -> Option<&'static AnyEntry> {
     None
 }

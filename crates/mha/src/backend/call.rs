@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use burn::tensor::DType;
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::{BoolTensor, IntTensor};
 
+use crate::attention::Sizes;
 use crate::mask::{Frame, Rule};
 
 /// All of a call but the tensors that gradients flow into.
@@ -20,7 +22,7 @@ pub struct KernelCall<B: Backend> {
 /// What a call has on the host.
 #[derive(Debug)]
 #[cfg_attr(
-    not(any(feature = "ndarray", feature = "flex")),
+    not(any(feature = "ndarray", feature = "flex", feature = "cube")),
     expect(dead_code, reason = "only kernels read it")
 )]
 pub(crate) struct Numbers {
@@ -43,6 +45,30 @@ pub(crate) struct Numbers {
     /// What the rules say in runs of keys, once a CPU has asked.
     #[cfg(any(feature = "ndarray", feature = "flex"))]
     pub(crate) runs: std::sync::OnceLock<Option<mha_cpu::Runs>>,
+    /// The same for each query of each entry, once a GPU has asked.
+    #[cfg(feature = "cube")]
+    pub(crate) seen: std::sync::OnceLock<super::rows::Seen>,
+}
+
+/// How large a call is.
+#[derive(Debug)]
+#[cfg_attr(not(feature = "cube"), expect(dead_code, reason = "only devices have limits"))]
+pub struct Extent {
+    pub(crate) sizes: Sizes,
+    pub(crate) n_memory: usize,
+    pub(crate) dtype: DType,
+    /// The sizes of masks and bias.
+    pub(crate) pairs: Vec<[usize; 4]>,
+    /// How far a query and a key can stand apart, where distances count.
+    pub(crate) farthest: usize,
+}
+
+/// A size that is beyond what kernels and device take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLarge {
+    pub(crate) what: &'static str,
+    pub(crate) is: u64,
+    pub(crate) most: u64,
 }
 
 /// What the forward pass left, and the gradient that came back.
@@ -52,7 +78,7 @@ pub struct Saved<T> {
     pub context: T,
     /// `[batch, n_heads, seq_q]`
     pub lse: T,
-    /// What rounding took from them.
+    /// What else the forward pass kept.
     pub rest: T,
     /// Of the context.
     pub d_context: T,

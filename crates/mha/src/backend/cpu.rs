@@ -7,9 +7,10 @@ use burn::tensor::ops::{BoolTensor, FloatTensor};
 use burn::tensor::{DType, Int, Tensor, TensorMetadata};
 use mha_cpu::{Call, Dropout, Mask, Positions, Real, Relative, Runs, Segments, Wanted};
 
+use super::rows::{offsets, visible_rows};
 use super::strided::Strided;
-use super::{InPlace, KernelCall, Kernels, Numbers, Parts, Saved};
-use crate::mask::{Rule, Spans, entries, visible};
+use super::{InPlace, KernelCall, Kernels, LinearKernels, Numbers, Parts, Saved};
+use crate::mask::{Gap, Rule};
 
 /// Reading and making float tensors of one element type.
 pub(super) trait Storage<T: Real>: Backend {
@@ -56,27 +57,17 @@ impl<B: CpuBackend> Kernels for B {
         }
     }
 
-    fn linear_forward(
-        input: &FloatTensor<B>,
-        weight: &FloatTensor<B>,
-        bias: Option<&FloatTensor<B>>,
-    ) -> FloatTensor<B> {
-        match input.dtype() {
-            DType::F64 => linear::<B, f64>(input, weight, bias),
-            _ => linear::<B, f32>(input, weight, bias),
-        }
-    }
-
-    fn linear_gradients(
-        input: &FloatTensor<B>,
-        weight: &FloatTensor<B>,
-        d_output: &FloatTensor<B>,
-        wanted: [bool; 3],
-    ) -> [Option<FloatTensor<B>>; 3] {
-        match input.dtype() {
-            DType::F64 => linear_gradients::<B, f64>(input, weight, d_output, wanted),
-            _ => linear_gradients::<B, f32>(input, weight, d_output, wanted),
-        }
+    fn linear_kernels() -> Option<LinearKernels<B>> {
+        Some(LinearKernels {
+            forward: |input, weight, bias| match input.dtype() {
+                DType::F64 => linear::<B, f64>(input, weight, bias),
+                _ => linear::<B, f32>(input, weight, bias),
+            },
+            gradients: |input, weight, d_output, wanted| match input.dtype() {
+                DType::F64 => linear_gradients::<B, f64>(input, weight, d_output, wanted),
+                _ => linear_gradients::<B, f32>(input, weight, d_output, wanted),
+            },
+        })
     }
 
     fn recycle(tensors: impl IntoIterator<Item = FloatTensor<B>>) {
@@ -182,20 +173,9 @@ fn with_call<B: CpuBackend + Storage<T>, T: Real, R>(
 
 /// What all rules but the segments leave visible, if that is not everything.
 fn runs(numbers: &Numbers) -> Option<Runs> {
-    let Numbers { rules, frame, .. } = numbers;
-    let rules: Vec<Rule> =
-        rules.iter().filter(|rule| !matches!(rule, Rule::Segments { .. })).cloned().collect();
-    if rules.is_empty() {
-        return None;
-    }
-    let entries = entries(&rules, frame);
-    let rows: Vec<_> = (0..entries).map(|b| visible(&rules, frame, b, 0..frame.seq_k)).collect();
-    let all = |seen: &Spans| seen.count() == frame.seq_k;
-    if rows.iter().all(|row| (0..frame.seq_q).all(|i| all(&row(i)))) {
-        return None;
-    }
-    let row = |b: usize, i: usize| rows[b](i).iter().collect::<Vec<_>>();
-    Some(Runs::new(entries, frame.seq_q, row))
+    let rules = numbers.rules.iter().filter(|rule| !matches!(rule, Rule::Segments { .. }));
+    let rows = visible_rows(rules, &numbers.frame)?;
+    Some(Runs::new(rows.len(), numbers.frame.seq_q, |b, i| rows[b][i].clone()))
 }
 
 /// Ids are compared pair by pair: runs of equal ids may be as many as the pairs.
@@ -207,10 +187,8 @@ fn segments(rules: &[Rule]) -> impl Iterator<Item = Segments<'_>> {
 }
 
 fn positions(numbers: &Numbers) -> Positions {
-    let frame = &numbers.frame;
-    let entries = if frame.offset.per_entry() { frame.batch } else { 1 };
-    let offsets = (0..entries).map(|b| frame.query_position(b, 0)).collect();
-    Positions { offsets, gap_after: frame.gap.after, gap: frame.gap.length }
+    let Gap { after, length } = numbers.frame.gap;
+    Positions { offsets: offsets(&numbers.frame), gap_after: after, gap: length }
 }
 
 fn linear<B: Storage<T>, T: Real>(

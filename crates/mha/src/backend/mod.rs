@@ -6,19 +6,26 @@
 mod call;
 #[cfg(any(feature = "ndarray", feature = "flex"))]
 mod cpu;
+#[cfg(feature = "cube")]
+mod cube;
 #[cfg(feature = "flex")]
 mod flex;
+#[cfg(all(feature = "cube", feature = "fusion"))]
+mod fusion;
 mod in_place;
 #[cfg(feature = "ndarray")]
 mod ndarray;
 mod parts;
+#[cfg(any(feature = "ndarray", feature = "flex", feature = "cube"))]
+mod rows;
 #[cfg(any(feature = "ndarray", feature = "flex"))]
 mod strided;
 
 use burn::tensor::DType;
+use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
 
-pub(crate) use call::Numbers;
+pub(crate) use call::{Extent, Numbers, TooLarge};
 pub(crate) use call::{KernelCall, Saved};
 pub(crate) use in_place::InPlace;
 pub(crate) use parts::Parts;
@@ -42,8 +49,13 @@ pub trait Kernels: InPlace {
     /// Whether the kernels take this element type.
     fn computes(dtype: DType) -> bool;
 
-    /// The context, `[batch, seq_q, n_heads, value_dim]`, the log-sum-exps and what rounding took from
-    /// them, `[batch, n_heads, seq_q]` both.
+    /// Whether the device can compute a call of these sizes, or what is too large for it.
+    fn fits(_device: &Self::Device, _extent: &Extent) -> Result<(), TooLarge> {
+        Ok(())
+    }
+
+    /// The context, `[batch, seq_q, n_heads, value_dim]`, the log-sum-exps, `[batch, n_heads, seq_q]`,
+    /// and what else the backward pass needs.
     fn attention_forward(
         parts: &Parts<FloatTensor<Self>>,
         call: &KernelCall<Self>,
@@ -57,21 +69,25 @@ pub trait Kernels: InPlace {
         wanted: &Parts<bool>,
     ) -> Parts<Option<FloatTensor<Self>>>;
 
-    /// `[.., d_input]` times `[d_input, d_output]`, plus a bias `[d_output]`.
-    fn linear_forward(
-        input: &FloatTensor<Self>,
-        weight: &FloatTensor<Self>,
-        bias: Option<&FloatTensor<Self>>,
-    ) -> FloatTensor<Self>;
-
-    /// The gradients of input, weight and bias, each if wanted, given that of the output.
-    fn linear_gradients(
-        input: &FloatTensor<Self>,
-        weight: &FloatTensor<Self>,
-        d_output: &FloatTensor<Self>,
-        wanted: [bool; 3],
-    ) -> [Option<FloatTensor<Self>>; 3];
+    /// Kernels of linear layers, where the backend's own are not as fast.
+    fn linear_kernels() -> Option<LinearKernels<Self>> {
+        None
+    }
 
     /// Lets later results have the memory of tensors that nobody else needs.
-    fn recycle(tensors: impl IntoIterator<Item = FloatTensor<Self>>);
+    fn recycle(_tensors: impl IntoIterator<Item = FloatTensor<Self>>) {}
 }
+
+/// A linear layer, forward and backward.
+#[derive(Debug)]
+pub struct LinearKernels<B: Backend> {
+    /// `[.., d_input]` times `[d_input, d_output]`, plus a bias `[d_output]`.
+    pub forward: LinearForward<B>,
+    /// The gradients of input, weight and bias, each if wanted, given that of the output.
+    pub gradients: LinearGradients<B>,
+}
+
+type LinearForward<B> =
+    fn(&FloatTensor<B>, &FloatTensor<B>, Option<&FloatTensor<B>>) -> FloatTensor<B>;
+type LinearGradients<B> =
+    fn(&FloatTensor<B>, &FloatTensor<B>, &FloatTensor<B>, [bool; 3]) -> [Option<FloatTensor<B>>; 3];

@@ -1,0 +1,406 @@
+//! The backward pass, launched: one kernel for what the keys and values get, one for the queries, and
+//! for biases the gradients of the scores, a strip of queries at a time.
+
+use std::ops::Range;
+
+use cubecl::client::ComputeClient;
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+
+use crate::call::{Call, Element, Sizes};
+use crate::device::{Spec, d_key_value as of_keys, d_query as of_queries, delta, reduce};
+use crate::launch::{Rows, array, copied, grid};
+use crate::limits::{Limits, fours};
+use crate::side::{Blocks, Side, bias};
+use crate::{Error, Strided};
+
+/// What the forward pass left, and the gradient that came back.
+///
+/// # Example
+///
+/// ```
+/// use mha_gpu::{Output, Saved, Strided};
+///
+/// fn saved(output: Output, context: Strided, d_context: Strided) -> Saved {
+///     Saved { context, d_context, statistics: output.statistics }
+/// }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Saved {
+    /// `[batch, seq_q, n_heads, value_dim]`
+    pub context: Strided,
+    /// The gradient of the context.
+    pub d_context: Strided,
+    /// As the forward pass gave them.
+    pub statistics: Handle,
+}
+
+/// Which gradients are wanted.
+///
+/// # Example
+///
+/// ```
+/// let wanted = mha_gpu::Wanted { query: true, ..Default::default() };
+/// assert!(!wanted.bias);
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Of the queries.
+    pub query: bool,
+    /// Of the keys.
+    pub key: bool,
+    /// Of the values.
+    pub value: bool,
+    /// Of the bias, if there is one.
+    pub bias: bool,
+    /// Of the biases by distance, if there are any.
+    pub relative: bool,
+    /// Of the learned sinks, if there are any.
+    pub sink: bool,
+}
+
+/// The gradients that were wanted, row-major; those of bias, relative and sink are f32.
+///
+/// # Example
+///
+/// ```
+/// assert!(mha_gpu::Gradients::default().query.is_none());
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Gradients {
+    /// `[batch, seq_q, n_heads, head_dim]`
+    pub query: Option<Handle>,
+    /// `[batch, n_keys, n_kv_heads, head_dim]`
+    pub key: Option<Handle>,
+    /// `[batch, n_keys, n_kv_heads, value_dim]`
+    pub value: Option<Handle>,
+    /// As the bias.
+    pub bias: Option<Handle>,
+    /// As the table.
+    pub relative: Option<Handle>,
+    /// `[n_heads]`
+    pub sink: Option<Handle>,
+}
+
+/// Gradients of scores that are held at once, so that there are never `seq_q × seq_k` of them.
+const STRIP: usize = 1 << 22;
+
+/// Computes the gradients of a call.
+///
+/// # Errors
+///
+/// Those of [`forward`](crate::forward()).
+///
+/// # Example
+///
+/// ```
+/// use cubecl::client::ComputeClient;
+/// use cubecl::prelude::Runtime;
+/// use mha_gpu::{Call, Saved, Wanted, backward};
+///
+/// fn d_query<R: Runtime>(client: &ComputeClient<R>, call: &Call, saved: &Saved) {
+///     let wanted = Wanted { query: true, ..Wanted::default() };
+///     let gradients = backward(client, call, saved, wanted).expect("as the forward pass");
+///     assert!(gradients.query.is_some());
+/// }
+/// ```
+pub fn backward<R: Runtime>(
+    client: &ComputeClient<R>,
+    call: &Call<'_>,
+    saved: &Saved,
+    wanted: Wanted,
+) -> Result<Gradients, Error> {
+    match call.element {
+        Element::F32 => Pass::<R>::new(client, call, saved)?.run::<f32>(wanted),
+        Element::F16 => Pass::<R>::new(client, call, saved)?.run::<half::f16>(wanted),
+    }
+}
+
+struct Pass<'a, R: Runtime> {
+    client: &'a ComputeClient<R>,
+    call: &'a Call<'a>,
+    sizes: Sizes,
+    limits: Limits,
+    query: Rows,
+    key: Rows,
+    value: Rows,
+    context: Rows,
+    d_context: Rows,
+    statistics: &'a Handle,
+}
+
+impl<'a, R: Runtime> Pass<'a, R> {
+    fn new(
+        client: &'a ComputeClient<R>,
+        call: &'a Call<'a>,
+        saved: &'a Saved,
+    ) -> Result<Self, Error> {
+        let sizes = call.check()?;
+        let limits = Limits::new(client);
+        limits.check(&sizes, call.element.size())?;
+        let rows = |tensor: &Strided| Rows::of(client, tensor, call.element);
+        Ok(Self {
+            client,
+            call,
+            sizes,
+            limits,
+            query: rows(&call.query),
+            key: rows(&call.key),
+            value: rows(&call.value),
+            context: rows(&saved.context),
+            d_context: rows(&saved.d_context),
+            statistics: &saved.statistics,
+        })
+    }
+
+    fn run<E: Float + CubeElement>(&self, wanted: Wanted) -> Result<Gradients, Error> {
+        let mut gradients = Gradients::default();
+        let spec = self.limits.d_query(&self.sizes, self.call.dropout.is_some())?;
+        let side = self.side(spec, Blocks::Queries, 0..self.sizes.seq_q)?;
+        let stats = self.delta::<E>(&side);
+        if wanted.key || wanted.value {
+            let [key, value] = self.d_key_value::<E>(&stats)?;
+            gradients.key = wanted.key.then_some(key);
+            gradients.value = wanted.value.then_some(value);
+        }
+        if wanted.query {
+            gradients.query = Some(self.d_query::<E>(&stats, &side, spec));
+        }
+        let bias = self.call.bias.as_ref().filter(|_| wanted.bias);
+        let relative = self.call.relative.as_ref().filter(|_| wanted.relative);
+        if bias.is_some() || relative.is_some() {
+            gradients.bias = bias.map(|bias| self.floats(bias.dims.iter().product()));
+            gradients.relative =
+                relative.map(|of| self.floats(self.sizes.n_heads * (2 * of.reach + 1)));
+            self.d_biases::<E>(&stats, spec, &gradients)?;
+        }
+        if wanted.sink && matches!(self.call.sink, crate::Sink::Learned(_)) {
+            gradients.sink = Some(self.d_sink(&stats, &side));
+        }
+        Ok(gradients)
+    }
+
+    fn floats(&self, len: usize) -> Handle {
+        self.client.empty(len * size_of::<f32>())
+    }
+
+    fn side(&self, spec: Spec, blocks: Blocks, queries: Range<usize>) -> Result<Side, Error> {
+        Side::new(self.client, self.call, &self.sizes, spec, blocks, queries)
+    }
+
+    /// The statistics of all rows, and their delta.
+    fn delta<E: Float + CubeElement>(&self, side: &Side) -> Handle {
+        let all = self.sizes.all_rows();
+        let stats = self.floats(3 * all);
+        let (count, dim) = grid(self.client, all);
+        // SAFETY: each unit writes its own row, and those behind the last one nothing.
+        unsafe {
+            delta::delta::launch_unchecked::<E, R>(
+                self.client,
+                count,
+                dim,
+                self.context.arg(),
+                self.d_context.arg(),
+                array(self.statistics, 2 * all),
+                array(&stats, 3 * all),
+                side.numbers.launch(),
+                self.context.strides.launch(),
+                self.d_context.strides.launch(),
+                all,
+                fours(self.sizes.value_dim),
+            )
+        }
+        stats
+    }
+
+    fn d_key_value<E: Float + CubeElement>(&self, stats: &Handle) -> Result<[Handle; 2], Error> {
+        let Sizes { batch, n_keys, n_kv_heads, head_dim, value_dim, .. } = self.sizes;
+        let spec = self.limits.d_key_value(&self.sizes, self.call.dropout.is_some())?;
+        let side = self.side(spec, Blocks::Keys, 0..self.sizes.seq_q)?;
+        let rows = batch * n_keys * n_kv_heads;
+        let size = 4 * self.call.element.size();
+        // The values' gradients start where a buffer can.
+        let align = self.client.properties().memory.alignment as usize;
+        let values_at = (rows * spec.qk * size).next_multiple_of(align.max(size)) / size;
+        let len = values_at + rows * spec.v;
+        let out = self.client.empty(len * size);
+        let x = n_keys.div_ceil(spec.rows * spec.units) as u32;
+        // SAFETY: rows, keys and places outside of the call are checked or clamped by the kernel, and
+        // the side buffer holds what its numbers say.
+        unsafe {
+            of_keys::d_key_value::launch_unchecked::<E, R>(
+                self.client,
+                CubeCount::Static(x, n_kv_heads as u32, batch as u32),
+                CubeDim::new_1d(spec.units as u32),
+                self.query.arg(),
+                self.key.arg(),
+                self.value.arg(),
+                self.d_context.arg(),
+                bias(self.call, &side.handle),
+                side.arg(),
+                array(stats, 3 * self.sizes.all_rows()),
+                array(&out, len),
+                side.numbers.launch(),
+                self.query.strides.launch(),
+                self.key.strides.launch(),
+                self.value.strides.launch(),
+                self.d_context.strides.launch(),
+                values_at,
+                spec,
+            )
+        }
+        let start = (values_at * size) as u64;
+        let end = |used: usize| (len * size - used) as u64;
+        let keys = out.clone().offset_end(end(rows * spec.qk * size));
+        let values = out.offset_start(start);
+        let dims = |width| [batch, n_keys, n_kv_heads, width];
+        Ok([
+            self.cut(keys, dims(4 * spec.qk), head_dim),
+            self.cut(values, dims(4 * spec.v), value_dim),
+        ])
+    }
+
+    fn d_query<E: Float + CubeElement>(&self, stats: &Handle, side: &Side, spec: Spec) -> Handle {
+        let Sizes { batch, seq_q, n_heads, head_dim, .. } = self.sizes;
+        let len = self.sizes.all_rows() * 4 * spec.qk;
+        let out = self.client.empty(len * self.call.element.size());
+        self.launch_d_query::<E, E>(stats, side, spec, array(&out, len));
+        self.cut(out, [batch, seq_q, n_heads, 4 * spec.qk], head_dim)
+    }
+
+    fn launch_d_query<E: Float + CubeElement, O: Float + CubeElement>(
+        &self,
+        stats: &Handle,
+        side: &Side,
+        spec: Spec,
+        out: ArrayArg<R>,
+    ) {
+        let Sizes { batch, n_kv_heads, .. } = self.sizes;
+        let rows = self.sizes.group() * side.numbers.queries;
+        let x = rows.div_ceil(spec.rows * spec.units) as u32;
+        // SAFETY: rows, keys and places outside of the call are checked or clamped by the kernel, and
+        // the side buffer holds what its numbers say.
+        unsafe {
+            of_queries::d_query::launch_unchecked::<E, O, R>(
+                self.client,
+                CubeCount::Static(x, n_kv_heads as u32, batch as u32),
+                CubeDim::new_1d(spec.units as u32),
+                self.query.arg(),
+                self.key.arg(),
+                self.value.arg(),
+                self.d_context.arg(),
+                bias(self.call, &side.handle),
+                side.arg(),
+                array(stats, 3 * self.sizes.all_rows()),
+                out,
+                side.numbers.launch(),
+                self.query.strides.launch(),
+                self.key.strides.launch(),
+                self.value.strides.launch(),
+                self.d_context.strides.launch(),
+                spec,
+            )
+        }
+    }
+
+    /// The gradients of bias and table, whose buffers `gradients` has: a strip of queries at a time.
+    fn d_biases<E: Float + CubeElement>(
+        &self,
+        stats: &Handle,
+        spec: Spec,
+        gradients: &Gradients,
+    ) -> Result<(), Error> {
+        let Sizes { batch, seq_q, n_heads, n_keys, .. } = self.sizes;
+        let spec = Spec { scores: true, ..spec };
+        let per_query = batch * n_heads * n_keys;
+        let strip = (STRIP / per_query).clamp(1, seq_q);
+        let d_scores = self.floats(strip * per_query);
+        for first in (0..seq_q).step_by(strip) {
+            let queries = first..seq_q.min(first + strip);
+            let len = queries.len() * per_query;
+            let side = self.side(spec, Blocks::QueriesByAll, queries)?;
+            self.launch_d_query::<E, f32>(stats, &side, spec, array(&d_scores, len));
+            let adds = u32::from(first > 0);
+            if let Some((bias, out)) = self.call.bias.as_ref().zip(gradients.bias.as_ref()) {
+                self.d_bias(array(&d_scores, len), &side, bias.dims, out, adds);
+            }
+            if let Some(out) = &gradients.relative {
+                self.d_relative(array(&d_scores, len), &side, out, adds);
+            }
+        }
+        Ok(())
+    }
+
+    fn d_bias(
+        &self,
+        d_scores: ArrayArg<R>,
+        side: &Side,
+        [batch, n_heads, seq_q, seq_k]: [usize; 4],
+        out: &Handle,
+        adds: u32,
+    ) {
+        let queries = seq_q.min(side.numbers.queries);
+        let (count, dim) = grid(self.client, batch * n_heads * queries * seq_k);
+        // SAFETY: each unit writes its own number of the gradient, and those behind the last nothing.
+        unsafe {
+            reduce::d_bias::launch_unchecked::<R>(
+                self.client,
+                count,
+                dim,
+                d_scores,
+                array(out, batch * n_heads * seq_q * seq_k),
+                side.numbers.launch(),
+                self.sizes.batch,
+                (batch, n_heads, seq_q, seq_k),
+                adds,
+            )
+        }
+    }
+
+    fn d_relative(&self, d_scores: ArrayArg<R>, side: &Side, out: &Handle, adds: u32) {
+        let len = self.sizes.n_heads * (2 * side.numbers.reach as usize + 1);
+        let (count, dim) = grid(self.client, len);
+        // SAFETY: each unit writes its own number of the gradient, and those behind the last nothing.
+        unsafe {
+            reduce::d_relative::launch_unchecked::<R>(
+                self.client,
+                count,
+                dim,
+                d_scores,
+                side.arg(),
+                array(out, len),
+                side.numbers.launch(),
+                self.sizes.batch,
+                adds,
+            )
+        }
+    }
+
+    fn d_sink(&self, stats: &Handle, side: &Side) -> Handle {
+        let n_heads = self.sizes.n_heads;
+        let out = self.floats(n_heads);
+        let (count, dim) = grid(self.client, n_heads);
+        // SAFETY: each unit writes its own head's number, and those behind the last nothing.
+        unsafe {
+            reduce::d_sink::launch_unchecked::<R>(
+                self.client,
+                count,
+                dim,
+                side.arg(),
+                array(stats, 3 * self.sizes.all_rows()),
+                array(&out, n_heads),
+                side.numbers.launch(),
+                self.sizes.batch,
+            )
+        }
+        out
+    }
+
+    /// Rows without what fills them up to whole fours.
+    fn cut(&self, handle: Handle, dims: [usize; 4], width: usize) -> Handle {
+        if dims[3] == width {
+            return handle;
+        }
+        copied(self.client, &Strided::contiguous(handle, dims), self.call.element, width)
+    }
+}

@@ -1,0 +1,206 @@
+//! The gradients of the queries, or those of the scores: a unit holds queries and meets all keys.
+
+use cubecl::prelude::*;
+
+use super::dropout::{factor, row_key};
+use super::forward::{load, row_of};
+use super::pair::{score, slope};
+use super::{Four, Numbers, Spec, Strides, total};
+
+/// One cube for each block of rows, key head and entry. `stats` are those of
+/// [`delta`](super::delta).
+///
+/// Writes the gradients of the queries, `[batch, seq_q, n_heads, 4 qk]`, or, if `spec.scores`, those of
+/// the biased scores, `[batch, n_heads, queries, n_keys]`, as far as there are tiles to meet.
+#[cube(launch_unchecked)]
+pub(crate) fn d_query<E: Float, O: Float>(
+    query: &Array<Four<E>>,
+    key: &Array<Four<E>>,
+    value: &Array<Four<E>>,
+    d_context: &Array<Four<E>>,
+    bias: &Array<f32>,
+    side: &Array<u32>,
+    stats: &Array<f32>,
+    out: &mut Array<O>,
+    n: &Numbers,
+    query_strides: &Strides,
+    key_strides: &Strides,
+    value_strides: &Strides,
+    d_context_strides: &Strides,
+    #[comptime] spec: Spec,
+) {
+    let Spec { qk, v, rows, tile: width, units, dropout, scores, .. } = comptime!(spec);
+    let block = CUBE_POS_X as usize;
+    let g = CUBE_POS_Y as usize;
+    let b = CUBE_POS_Z as usize;
+    let unit = UNIT_POS_X as usize;
+    let n_rows = n.group * n.queries;
+    let all = CUBE_COUNT_Z as usize * n.n_heads * n.seq_q;
+
+    // 1. The rows of this unit.
+    let mut q = Array::<Four<f32>>::new(comptime!(rows * qk));
+    let mut d_c = Array::<Four<f32>>::new(comptime!(rows * v));
+    let mut d_q = Array::<Four<f32>>::new(comptime!(rows * qk));
+    let mut max = Array::<f32>::new(rows);
+    let mut inverse = Array::<f32>::new(rows);
+    let mut delta = Array::<f32>::new(rows);
+    let mut facts = SharedMemory::<u32>::new(comptime!(4 * rows * units));
+    let first = block * comptime!(rows * units);
+    #[unroll]
+    for r in 0..rows {
+        let row = first + row_of(r, unit, spec);
+        let row = select(row < n_rows, row, n_rows - 1);
+        let h = g * n.group + row / n.queries;
+        let i = n.first + row % n.queries;
+        let at = query_strides.at(b, i, h);
+        #[unroll]
+        for d in 0..qk {
+            q[r * qk + d] = Four::cast_from(query[at + d]);
+            d_q[r * qk + d] = Four::new(0.0f32);
+        }
+        let at = (b * n.n_heads + h) * n.seq_q + i;
+        max[r] = stats[at];
+        inverse[r] = stats[all + at];
+        delta[r] = stats[2 * all + at];
+        // Nothing flows through a row that sees nothing, whatever came.
+        let sees = inverse[r] != 0.0;
+        let at = d_context_strides.at(b, i, h);
+        #[unroll]
+        for d in 0..v {
+            d_c[r * v + d] = select(sees, Four::cast_from(d_context[at + d]), Four::new(0.0f32));
+        }
+        let fact = 4 * (r * units + unit);
+        facts[fact] = h as u32;
+        facts[fact + 1] = i as u32;
+        if comptime!(dropout) {
+            facts[fact + 2] = row_key(side, n, b, h, i, false);
+            facts[fact + 3] = row_key(side, n, b, h, i, true);
+        }
+    }
+
+    let mut keys = SharedMemory::<Four<f32>>::new(comptime!(width * qk));
+    let mut values = SharedMemory::<Four<f32>>::new(comptime!(width * v));
+    // What one pair's numbers are passed in to what is not unrolled.
+    let mut slots = SharedMemory::<f32>::new(comptime!(3 * rows * units));
+
+    let spans = n.spans + b * n.spans_per_entry + block;
+    for span in side[spans] as usize..side[spans + 1] as usize {
+        let at = n.span_list + 3 * span;
+        let looks = side[at + 2] as usize;
+        for tile in side[at] as usize..side[at + 1] as usize {
+            let column = tile * width;
+
+            // 2. The tile of keys and values.
+            sync_cube();
+            load::<E>(key, key_strides, &mut keys, side, n, b, g, column, width, qk, units);
+            load::<E>(value, value_strides, &mut values, side, n, b, g, column, width, v, units);
+            sync_cube();
+
+            for c in 0..width {
+                // 3. The products of query and key, and of gradient and value.
+                let mut k = Array::<Four<f32>>::new(qk);
+                let mut products = Array::<Four<f32>>::new(rows);
+                let mut d_products = Array::<Four<f32>>::new(rows);
+                #[unroll]
+                for r in 0..rows {
+                    products[r] = Four::new(0.0f32);
+                    d_products[r] = Four::new(0.0f32);
+                }
+                #[unroll]
+                for d in 0..qk {
+                    k[d] = keys[c * qk + d];
+                    #[unroll]
+                    for r in 0..rows {
+                        products[r] = fma(q[r * qk + d], k[d], products[r]);
+                    }
+                }
+                #[unroll]
+                for d in 0..v {
+                    let number = values[c * v + d];
+                    #[unroll]
+                    for r in 0..rows {
+                        d_products[r] = fma(d_c[r * v + d], number, d_products[r]);
+                    }
+                }
+
+                // 4. The scores, the gradients of the weights, the slopes of the cap.
+                let mut s = Array::<f32>::new(rows);
+                let mut d_w = Array::<f32>::new(rows);
+                let mut slopes = Array::<f32>::new(rows);
+                #[unroll]
+                for r in 0..rows {
+                    s[r] = total(products[r]) * n.scale;
+                    d_w[r] = total(d_products[r]);
+                    slopes[r] = n.scale;
+                }
+                for _ in 0..looks {
+                    #[unroll]
+                    for r in 0..rows {
+                        slots[3 * (r * units + unit)] = s[r];
+                        slots[3 * (r * units + unit) + 1] = d_w[r];
+                    }
+                    for r in 0..rows {
+                        let fact = 4 * (r * units + unit);
+                        let h = facts[fact] as usize;
+                        let i = facts[fact + 1] as usize;
+                        let slot = 3 * (r * units + unit);
+                        let product = slots[slot];
+                        slots[slot] = score(product, side, bias, n, b, h, i, column + c);
+                        if comptime!(dropout) {
+                            slots[slot + 1] *=
+                                factor(n, facts[fact + 2], facts[fact + 3], column + c);
+                        }
+                        slots[slot + 2] = slope(product, n) * n.scale;
+                    }
+                    #[unroll]
+                    for r in 0..rows {
+                        s[r] = slots[3 * (r * units + unit)];
+                        d_w[r] = slots[3 * (r * units + unit) + 1];
+                        slopes[r] = slots[3 * (r * units + unit) + 2];
+                    }
+                }
+
+                // 5. Through the softmax, and to the query.
+                #[unroll]
+                for r in 0..rows {
+                    let weight = (s[r] - max[r]).exp() * inverse[r];
+                    let d_score = weight * (d_w[r] - delta[r]);
+                    if comptime!(scores) {
+                        let row = first + row_of(r, unit, spec);
+                        if row < n_rows && column + c < n.n_keys {
+                            let h = g * n.group + row / n.queries;
+                            let i = row % n.queries;
+                            let at = ((b * n.n_heads + h) * n.queries + i) * n.n_keys + column + c;
+                            out[at] = O::cast_from(d_score);
+                        }
+                    } else {
+                        let d_product = Four::new(d_score * slopes[r]);
+                        #[unroll]
+                        for d in 0..qk {
+                            d_q[r * qk + d] = fma(d_product, k[d], d_q[r * qk + d]);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    if comptime!(!scores) {
+        #[unroll]
+        for r in 0..rows {
+            let row = first + row_of(r, unit, spec);
+            if row < n_rows {
+                let h = g * n.group + row / n.queries;
+                let i = n.first + row % n.queries;
+                let to = ((b * n.seq_q + i) * n.n_heads + h) * qk;
+                #[unroll]
+                for d in 0..qk {
+                    #[unroll]
+                    for c in 0..4usize {
+                        out[4 * (to + d) + c] = O::cast_from(d_q[r * qk + d][c]);
+                    }
+                }
+            }
+        }
+    }
+}

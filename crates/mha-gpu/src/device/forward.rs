@@ -1,0 +1,333 @@
+//! The forward pass: the keys and values tile by tile, the softmax rescaled once for each
+//! (Milakov and Gimelshein 2018, algorithm 3; Dao et al. 2022, FlashAttention, algorithm 1).
+
+use cubecl::prelude::*;
+
+use super::dropout::{factor, row_key};
+use super::pair::score;
+use super::{Four, Numbers, Spec, Strides, total};
+
+/// One cube for each block of rows, key head and entry; in x also for each part of the keys.
+///
+/// Writes the context, `[batch, seq_q, n_heads, v]` in fours, and for each head and query, `[batch,
+/// n_heads, seq_q]`, its log-sum-exp, and in `stats` its largest score (0 if there is none) and, behind
+/// all of those, the inverse of its sum. If the keys are split: for each part the sums so far,
+/// `[part, batch, n_kv_heads, rows, v]`, and in `stats` the largest score and the sum.
+#[cube(launch_unchecked)]
+pub(crate) fn forward<E: Float, O: Float>(
+    query: &Array<Four<E>>,
+    key: &Array<Four<E>>,
+    value: &Array<Four<E>>,
+    bias: &Array<f32>,
+    side: &Array<u32>,
+    context: &mut Array<Four<O>>,
+    stats: &mut Array<f32>,
+    lse: &mut Array<f32>,
+    n: &Numbers,
+    query_strides: &Strides,
+    key_strides: &Strides,
+    value_strides: &Strides,
+    blocks: usize,
+    tiles_per_part: usize,
+    #[comptime] spec: Spec,
+) {
+    let Spec { qk, v, rows, tile: width, units, spread, split, dropout, .. } = comptime!(spec);
+    let block = CUBE_POS_X as usize % blocks;
+    let part = CUBE_POS_X as usize / blocks;
+    let g = CUBE_POS_Y as usize;
+    let b = CUBE_POS_Z as usize;
+    let unit = UNIT_POS_X as usize;
+    let n_rows = n.group * n.queries;
+
+    // 1. The rows of this unit. One that is not there is computed as the last one, and not written.
+    let mut q = Array::<Four<f32>>::new(comptime!(rows * qk));
+    let mut sums = Array::<Four<f32>>::new(comptime!(rows * v));
+    let mut max = Array::<f32>::new(rows);
+    let mut sum = Array::<f32>::new(rows);
+    // Head, query and the keys for dropout, for what is not unrolled.
+    let mut facts = SharedMemory::<u32>::new(comptime!(4 * rows * units));
+    let first = block * comptime!(if spread { rows } else { rows * units });
+    #[unroll]
+    for r in 0..rows {
+        let row = first + row_of(r, unit, spec);
+        let row = select(row < n_rows, row, n_rows - 1);
+        let h = g * n.group + row / n.queries;
+        let i = n.first + row % n.queries;
+        let at = query_strides.at(b, i, h);
+        #[unroll]
+        for d in 0..qk {
+            q[r * qk + d] = Four::cast_from(query[at + d]);
+        }
+        #[unroll]
+        for d in 0..v {
+            sums[r * v + d] = Four::new(0.0f32);
+        }
+        max[r] = n.hidden;
+        sum[r] = 0.0;
+        let fact = 4 * (r * units + unit);
+        facts[fact] = h as u32;
+        facts[fact + 1] = i as u32;
+        if comptime!(dropout) {
+            facts[fact + 2] = row_key(side, n, b, h, i, false);
+            facts[fact + 3] = row_key(side, n, b, h, i, true);
+        }
+        // The sink is a key without a value; one part has it.
+        for _ in 0..n.sinks * (1 - usize::min(part, 1)) {
+            let logit = f32::reinterpret(side[n.sink + h]);
+            if comptime!(!spread) {
+                max[r] = logit;
+                sum[r] = 1.0;
+            } else if unit == 0 {
+                max[r] = logit;
+                sum[r] = 1.0;
+            }
+        }
+    }
+
+    let mut keys = SharedMemory::<Four<f32>>::new(comptime!(if spread { 1 } else { width * qk }));
+    let mut values = SharedMemory::<Four<f32>>::new(comptime!(if spread { 1 } else { width * v }));
+    let mut scores = SharedMemory::<f32>::new(comptime!(width * rows * units));
+    let mut factors =
+        SharedMemory::<f32>::new(comptime!(if dropout { width * rows * units } else { 1 }));
+    let n_columns = comptime!(if spread { width * units } else { width });
+
+    let spans = n.spans + b * n.spans_per_entry + block;
+    for span in side[spans] as usize..side[spans + 1] as usize {
+        let at = n.span_list + 3 * span;
+        let start = usize::max(side[at] as usize, part * tiles_per_part);
+        let end = usize::min(side[at + 1] as usize, (part + 1) * tiles_per_part);
+        let looks = side[at + 2] as usize;
+        for tile in start..end {
+            let column = tile * n_columns;
+
+            // 2. The tile of keys and values, that of a key that nobody sees as 0.
+            if comptime!(!spread) {
+                sync_cube();
+                load::<E>(key, key_strides, &mut keys, side, n, b, g, column, width, qk, units);
+                load::<E>(
+                    value,
+                    value_strides,
+                    &mut values,
+                    side,
+                    n,
+                    b,
+                    g,
+                    column,
+                    width,
+                    v,
+                    units,
+                );
+                sync_cube();
+            }
+
+            // 3. The scores.
+            for c in 0..width {
+                let mut products = Array::<Four<f32>>::new(rows);
+                #[unroll]
+                for r in 0..rows {
+                    products[r] = Four::new(0.0f32);
+                }
+                let (from, seen) = own_column(key_strides, side, n, b, g, column, c, unit, spec);
+                #[unroll]
+                for d in 0..qk {
+                    let number =
+                        own::<E>(key, from, seen, &keys, c, d, comptime!(qk), comptime!(spread));
+                    #[unroll]
+                    for r in 0..rows {
+                        products[r] = fma(q[r * qk + d], number, products[r]);
+                    }
+                }
+                #[unroll]
+                for r in 0..rows {
+                    scores[(c * rows + r) * units + unit] = total(products[r]) * n.scale;
+                }
+            }
+            for _ in 0..looks {
+                for c in 0..width {
+                    let j = column_of(column, c, unit, spec);
+                    for r in 0..rows {
+                        let fact = 4 * (r * units + unit);
+                        let h = facts[fact] as usize;
+                        let i = facts[fact + 1] as usize;
+                        let at = (c * rows + r) * units + unit;
+                        scores[at] = score(scores[at], side, bias, n, b, h, i, j);
+                        if comptime!(dropout) {
+                            factors[at] = factor(n, facts[fact + 2], facts[fact + 3], j);
+                        }
+                    }
+                }
+            }
+
+            // 4. What the sums so far keep when the largest score grows.
+            let mut largest = Array::<f32>::new(rows);
+            #[unroll]
+            for r in 0..rows {
+                largest[r] = max[r];
+            }
+            for c in 0..width {
+                #[unroll]
+                for r in 0..rows {
+                    largest[r] = f32::max(largest[r], scores[(c * rows + r) * units + unit]);
+                }
+            }
+            let mut base = Array::<f32>::new(rows);
+            #[unroll]
+            for r in 0..rows {
+                // A row that has seen nothing yet has -∞, from which nothing can be subtracted.
+                base[r] = select(largest[r] == n.hidden, 0.0f32, largest[r]);
+                let keeps = (max[r] - base[r]).exp();
+                max[r] = largest[r];
+                sum[r] = sum[r] * keeps;
+                #[unroll]
+                for d in 0..v {
+                    sums[r * v + d] = sums[r * v + d] * Four::new(keeps);
+                }
+            }
+
+            // 5. The weights, and the values by weight.
+            for c in 0..width {
+                let mut weights = Array::<Four<f32>>::new(rows);
+                #[unroll]
+                for r in 0..rows {
+                    let at = (c * rows + r) * units + unit;
+                    let weight = (scores[at] - base[r]).exp();
+                    sum[r] += weight;
+                    if comptime!(dropout) {
+                        weights[r] = Four::new(weight * factors[at]);
+                    } else {
+                        weights[r] = Four::new(weight);
+                    }
+                }
+                let (from, seen) = own_column(value_strides, side, n, b, g, column, c, unit, spec);
+                #[unroll]
+                for d in 0..v {
+                    let number =
+                        own::<E>(value, from, seen, &values, c, d, comptime!(v), comptime!(spread));
+                    #[unroll]
+                    for r in 0..rows {
+                        sums[r * v + d] = fma(weights[r], number, sums[r * v + d]);
+                    }
+                }
+            }
+        }
+    }
+
+    // 6. Normalized, or as they are for the merge.
+    let batch = CUBE_COUNT_Z as usize;
+    #[unroll]
+    for r in 0..rows {
+        let row = first + row_of(r, unit, spec);
+        if row < n_rows {
+            let h = g * n.group + row / n.queries;
+            let i = n.first + row % n.queries;
+            if comptime!(split) {
+                let part = part * comptime!(if spread { units } else { 1 })
+                    + comptime!(if spread { 1 } else { 0 }) * unit;
+                let at = ((part * batch + b) * n.n_kv_heads + g) * n_rows + row;
+                stats[2 * at] = max[r];
+                stats[2 * at + 1] = sum[r];
+                #[unroll]
+                for d in 0..v {
+                    context[at * v + d] = Four::cast_from(sums[r * v + d]);
+                }
+            } else {
+                let at = (b * n.n_heads + h) * n.seq_q + i;
+                let inverse = select(sum[r] == 0.0, 0.0f32, 1.0 / sum[r]);
+                stats[at] = select(max[r] == n.hidden, 0.0f32, max[r]);
+                stats[batch * n.n_heads * n.seq_q + at] = inverse;
+                lse[at] = select(sum[r] == 0.0, n.hidden, max[r] + sum[r].ln());
+                let to = ((b * n.seq_q + i) * n.n_heads + h) * v;
+                #[unroll]
+                for d in 0..v {
+                    context[to + d] = Four::cast_from(sums[r * v + d] * Four::new(inverse));
+                }
+            }
+        }
+    }
+}
+
+/// Which row of the block a unit's row `r` is.
+#[cube]
+pub(super) fn row_of(#[comptime] r: usize, unit: usize, #[comptime] spec: Spec) -> usize {
+    if comptime!(spec.spread) { r.runtime() } else { unit + comptime!(r * spec.units) }
+}
+
+/// Which key a unit meets in place `c` of a tile that starts at `column`.
+#[cube]
+fn column_of(column: usize, c: usize, unit: usize, #[comptime] spec: Spec) -> usize {
+    if comptime!(spec.spread) { column + c * comptime!(spec.units) + unit } else { column + c }
+}
+
+/// Where that key lies, and whether anybody sees it; nothing is asked of a key in a shared tile.
+#[cube]
+fn own_column(
+    strides: &Strides,
+    side: &Array<u32>,
+    n: &Numbers,
+    b: usize,
+    g: usize,
+    column: usize,
+    c: usize,
+    unit: usize,
+    #[comptime] spec: Spec,
+) -> (usize, bool) {
+    if comptime!(spec.spread) {
+        let j = column_of(column, c, unit, spec);
+        let inside = j < n.n_keys;
+        let j = select(inside, j, 0);
+        (strides.at(b, j, g), inside && seen_by_any(side, n, b, g, j))
+    } else {
+        (0usize.runtime(), true.runtime())
+    }
+}
+
+/// Four features of the row in place `c` of the tile.
+#[cube]
+fn own<E: Float>(
+    source: &Array<Four<E>>,
+    from: usize,
+    seen: bool,
+    tile: &SharedMemory<Four<f32>>,
+    c: usize,
+    #[comptime] d: usize,
+    #[comptime] fours: usize,
+    #[comptime] spread: bool,
+) -> Four<f32> {
+    if comptime!(spread) {
+        let number = Four::<f32>::cast_from(source[from + d]);
+        select(seen, number, Four::new(0.0f32))
+    } else {
+        tile[c * fours + d]
+    }
+}
+
+/// Whether a query sees this key, by what was found out before.
+#[cube]
+pub(super) fn seen_by_any(side: &Array<u32>, n: &Numbers, b: usize, g: usize, j: usize) -> bool {
+    side[n.seen + n.checked * ((b * n.n_kv_heads + g) * n.n_keys + j)] != 0
+}
+
+/// Keys or values `column..` into a tile, together. What is not there or not seen counts as 0.
+#[cube]
+pub(super) fn load<E: Float>(
+    source: &Array<Four<E>>,
+    strides: &Strides,
+    tile: &mut SharedMemory<Four<f32>>,
+    side: &Array<u32>,
+    n: &Numbers,
+    b: usize,
+    g: usize,
+    column: usize,
+    #[comptime] width: usize,
+    #[comptime] fours: usize,
+    #[comptime] units: usize,
+) {
+    for at in range_stepped(UNIT_POS_X as usize, comptime!(width * fours), units) {
+        let j = column + at / fours;
+        let inside = j < n.n_keys;
+        let j = select(inside, j, 0);
+        let seen = inside && seen_by_any(side, n, b, g, j);
+        let number = Four::<f32>::cast_from(source[strides.at(b, j, g) + at % fours]);
+        tile[at] = select(seen, number, Four::new(0.0f32));
+    }
+}

@@ -1,0 +1,167 @@
+//! The forward pass, launched.
+
+use cubecl::client::ComputeClient;
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+
+use crate::call::{Call, Element, Sizes};
+use crate::device::{Spec, forward as whole, merge};
+use crate::launch::{Rows, array, copied, grid};
+use crate::limits::{Limits, fours};
+use crate::side::{Blocks, Side, bias};
+use crate::{Error, Strided};
+
+/// What the forward pass gives, all row-major.
+///
+/// # Example
+///
+/// ```
+/// fn context(output: mha_gpu::Output) -> cubecl::server::Handle {
+///     output.context
+/// }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Output {
+    /// `[batch, seq_q, n_heads, value_dim]`, as the queries' elements.
+    pub context: Handle,
+    /// The log-sum-exps, f32, `[batch, n_heads, seq_q]`.
+    pub lse: Handle,
+    /// What the backward pass needs: of each softmax its largest score and the inverse of its sum,
+    /// f32, `[2, batch, n_heads, seq_q]`.
+    pub statistics: Handle,
+}
+
+/// Computes the context of a call.
+///
+/// # Errors
+///
+/// When parts of the call do not fit together, or sizes go beyond the device. Nothing has been
+/// launched then.
+///
+/// The example is that of the [crate](crate).
+pub fn forward<R: Runtime>(client: &ComputeClient<R>, call: &Call<'_>) -> Result<Output, Error> {
+    let sizes = call.check()?;
+    let limits = Limits::new(client);
+    limits.check(&sizes, call.element.size())?;
+    let mut spec = limits.forward(&sizes, call.dropout.is_some())?;
+    let n_rows = sizes.group() * sizes.seq_q;
+    let blocks = n_rows.div_ceil(spec.rows * if spec.spread { 1 } else { spec.units });
+    let tiles = sizes.n_keys.div_ceil(spec.tile * if spec.spread { spec.units } else { 1 });
+    let parts = limits.parts(blocks * sizes.n_kv_heads * sizes.batch, tiles);
+    spec.split = spec.spread || parts > 1;
+    let side = Side::new(client, call, &sizes, spec, Blocks::Queries, 0..sizes.seq_q)?;
+
+    let rows = [&call.query, &call.key, &call.value];
+    let rows = rows.map(|tensor| Rows::of(client, tensor, call.element));
+    let (all, v) = (sizes.all_rows(), fours(sizes.value_dim));
+    let floats = |len: usize| client.empty(len * size_of::<f32>());
+    let output = Output {
+        context: client.empty(all * 4 * v * call.element.size()),
+        lse: floats(all),
+        statistics: floats(2 * all),
+    };
+    let pass = Pass { client, call, sizes, spec, side, rows, blocks, parts, tiles };
+    if spec.split {
+        let in_all = parts * if spec.spread { spec.units } else { 1 };
+        let (sums, stats) = (floats(in_all * all * 4 * v), floats(in_all * all * 2));
+        match call.element {
+            Element::F32 => pass.launch::<f32, f32>(&sums, [&stats, &output.lse], in_all),
+            Element::F16 => pass.launch::<half::f16, f32>(&sums, [&stats, &output.lse], in_all),
+        }
+        match call.element {
+            Element::F32 => pass.merge::<f32>(&sums, &stats, &output, in_all),
+            Element::F16 => pass.merge::<half::f16>(&sums, &stats, &output, in_all),
+        }
+    } else {
+        let Output { context, lse, statistics } = &output;
+        match call.element {
+            Element::F32 => pass.launch::<f32, f32>(context, [statistics, lse], 1),
+            Element::F16 => pass.launch::<half::f16, half::f16>(context, [statistics, lse], 1),
+        }
+    }
+    if 4 * v == sizes.value_dim {
+        return Ok(output);
+    }
+    let Sizes { batch, seq_q, n_heads, value_dim, .. } = sizes;
+    let padded = Strided::contiguous(output.context, [batch, seq_q, n_heads, 4 * v]);
+    Ok(Output { context: copied(client, &padded, call.element, value_dim), ..output })
+}
+
+/// One launch of the kernel.
+struct Pass<'a, R: Runtime> {
+    client: &'a ComputeClient<R>,
+    call: &'a Call<'a>,
+    sizes: Sizes,
+    spec: Spec,
+    side: Side,
+    rows: [Rows; 3],
+    blocks: usize,
+    parts: usize,
+    tiles: usize,
+}
+
+impl<R: Runtime> Pass<'_, R> {
+    fn launch<E: Float + CubeElement, O: Float + CubeElement>(
+        &self,
+        context: &Handle,
+        [stats, lse]: [&Handle; 2],
+        parts: usize,
+    ) {
+        let Self { sizes, spec, side, rows: [query, key, value], .. } = self;
+        let x = (self.blocks * self.parts) as u32;
+        let count = CubeCount::Static(x, sizes.n_kv_heads as u32, sizes.batch as u32);
+        let (all, n) = (sizes.all_rows(), &side.numbers);
+        // SAFETY: rows, keys and places outside of the call are checked or clamped by the kernel, and
+        // the side buffer holds what its numbers say.
+        unsafe {
+            whole::forward::launch_unchecked::<E, O, R>(
+                self.client,
+                count,
+                CubeDim::new_1d(spec.units as u32),
+                query.arg(),
+                key.arg(),
+                value.arg(),
+                bias(self.call, &side.handle),
+                side.arg(),
+                array(context, parts * all * spec.v),
+                array(stats, 2 * parts * all),
+                array(lse, all),
+                n.launch(),
+                query.strides.launch(),
+                key.strides.launch(),
+                value.strides.launch(),
+                self.blocks,
+                self.tiles.div_ceil(self.parts),
+                *spec,
+            )
+        }
+    }
+
+    fn merge<O: Float + CubeElement>(
+        &self,
+        sums: &Handle,
+        stats: &Handle,
+        output: &Output,
+        parts: usize,
+    ) {
+        let (all, v) = (self.sizes.all_rows(), self.spec.v);
+        let (count, dim) = grid(self.client, all * v);
+        // SAFETY: each unit writes its own four, and those behind the last one nothing.
+        unsafe {
+            merge::merge::launch_unchecked::<O, R>(
+                self.client,
+                count,
+                dim,
+                array(sums, parts * all * v),
+                array(stats, 2 * parts * all),
+                array(&output.context, all * v),
+                array(&output.statistics, 2 * all),
+                array(&output.lse, all),
+                self.side.numbers.launch(),
+                self.sizes.batch,
+                parts,
+                v,
+            )
+        }
+    }
+}

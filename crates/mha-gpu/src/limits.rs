@@ -1,0 +1,212 @@
+//! What the device can do, and the sizes of tiles that follow.
+
+use cubecl::client::ComputeClient;
+use cubecl::prelude::Runtime;
+
+use crate::call::{INDEX, POSITION, Sizes, limit, pairs_fit};
+use crate::device::Spec;
+use crate::{Element, Error};
+
+/// How large a call is.
+///
+/// # Example
+///
+/// ```
+/// use mha_gpu::Size;
+///
+/// let size = Size { batch: 2, seq_q: 128, n_keys: 128, n_heads: 8, n_kv_heads: 2, ..Size::default() };
+/// assert_eq!(size.pairs.len(), 0);
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Independent entries.
+    pub batch: usize,
+    /// Queries of an entry.
+    pub seq_q: usize,
+    /// Keys of an entry, with the memory.
+    pub n_keys: usize,
+    /// Heads of the queries.
+    pub n_heads: usize,
+    /// Heads of keys and values.
+    pub n_kv_heads: usize,
+    /// Features of a query and of a key in one head.
+    pub head_dim: usize,
+    /// Features of a value in one head.
+    pub value_dim: usize,
+    /// The sizes of masks and bias.
+    pub pairs: Vec<[usize; 4]>,
+    /// How far a query and a key stand apart at most, if distances count.
+    pub farthest: usize,
+}
+
+/// Whether a device can compute a call of this size: what [`forward`](crate::forward()) and
+/// [`backward`](crate::backward()) would refuse.
+///
+/// # Errors
+///
+/// The first size that is too large.
+///
+/// # Example
+///
+/// ```
+/// use cubecl::client::ComputeClient;
+/// use cubecl::prelude::Runtime;
+/// use mha_gpu::{Element, Size, fits};
+///
+/// fn takes_wide_heads<R: Runtime>(client: &ComputeClient<R>) -> bool {
+///     let one = Size { batch: 1, seq_q: 1, n_keys: 1, n_heads: 1, n_kv_heads: 1, ..Size::default() };
+///     fits(client, &Size { head_dim: 256, value_dim: 256, ..one }, Element::F32).is_ok()
+/// }
+/// ```
+pub fn fits<R: Runtime>(
+    client: &ComputeClient<R>,
+    size: &Size,
+    element: Element,
+) -> Result<(), Error> {
+    limit("the distance of query and key", size.farthest, POSITION)?;
+    for pairs in &size.pairs {
+        pairs_fit(*pairs)?;
+    }
+    let &Size { batch, seq_q, n_keys, n_heads, n_kv_heads, head_dim, value_dim, .. } = size;
+    let sizes =
+        Sizes { batch, seq_q, n_keys, seq_k: n_keys, n_heads, n_kv_heads, head_dim, value_dim };
+    let limits = Limits::new(client);
+    limits.check(&sizes, element.size())?;
+    limits.forward(&sizes, true)?;
+    limits.d_query(&sizes, true)?;
+    limits.d_key_value(&sizes, true).map(drop)
+}
+
+/// The widest row of features that a unit holds.
+const WIDEST: usize = 256;
+/// What WebGPU promises of shared memory, in bytes.
+const SHARED: usize = 16_384;
+
+/// A device, as far as tiles depend on it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    shared: usize,
+    cubes: usize,
+    units: usize,
+    /// Whether the device computes in software: on 8 lanes of a CPU's vectors, without registers of
+    /// its own for each of thousands of units.
+    software: bool,
+    /// In bytes.
+    buffer: usize,
+}
+
+impl Limits {
+    pub(crate) fn new<R: Runtime>(client: &ComputeClient<R>) -> Self {
+        let properties = client.properties();
+        let hardware = &properties.hardware;
+        let (x, y, z) = hardware.max_cube_count;
+        let software = hardware.plane_size_max <= 8;
+        let most = hardware.max_units_per_cube.min(hardware.max_cube_dim.0) as usize;
+        Self {
+            shared: hardware.max_shared_memory_size.min(2 * SHARED),
+            cubes: x.min(y).min(z) as usize,
+            units: if software { 8 } else { 64 }.min(most),
+            software,
+            buffer: usize::try_from(properties.memory.max_page_size).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// A forward pass over `sizes`.
+    pub(crate) fn forward(&self, sizes: &Sizes, dropout: bool) -> Result<Spec, Error> {
+        let n_rows = sizes.group() * sizes.seq_q;
+        let spread = n_rows <= 4;
+        let rows = if spread { n_rows.next_power_of_two() } else { self.rows(sizes, n_rows) };
+        let spec = self.spec(sizes, rows, spread, dropout);
+        let scores = rows * spec.units * size_of::<f32>() * if dropout { 2 } else { 1 };
+        let row = if spread { 0 } else { 16 * (spec.qk + spec.v) };
+        let facts = rows * spec.units * 16;
+        self.fit(spec, scores + row, facts)
+    }
+
+    /// A pass whose units hold queries and meet the keys.
+    pub(crate) fn d_query(&self, sizes: &Sizes, dropout: bool) -> Result<Spec, Error> {
+        let rows = self.rows(sizes, sizes.group() * sizes.seq_q);
+        let spec = self.spec(sizes, rows, false, dropout);
+        self.fit(spec, 16 * (spec.qk + spec.v), rows * spec.units * (16 + 12))
+    }
+
+    /// A pass whose units hold keys and meet the queries.
+    pub(crate) fn d_key_value(&self, sizes: &Sizes, dropout: bool) -> Result<Spec, Error> {
+        let rows = self.rows(sizes, sizes.n_keys);
+        let spec = self.spec(sizes, rows, false, dropout);
+        self.fit(spec, 16 * (spec.qk + spec.v) + 28, rows * spec.units * 12)
+    }
+
+    fn spec(&self, sizes: &Sizes, rows: usize, spread: bool, dropout: bool) -> Spec {
+        Spec {
+            qk: fours(sizes.head_dim),
+            v: fours(sizes.value_dim),
+            rows,
+            tile: 0,
+            units: self.units,
+            spread,
+            split: false,
+            dropout,
+            scores: false,
+        }
+    }
+
+    /// Rows of a unit. More of them mean fewer reads, as long as a device has the registers, there is
+    /// enough for all cores, and the kernel, which is unrolled, does not take longer to compile than
+    /// to run.
+    fn rows(&self, sizes: &Sizes, n_rows: usize) -> usize {
+        let width = fours(sizes.head_dim) + fours(sizes.value_dim);
+        let (numbers, least) = if self.software { (256, 4) } else { (32, 1024) };
+        let fits = |rows: usize| rows * width <= numbers && rows * self.units * least <= n_rows;
+        [8, 4, 2].into_iter().find(|&rows| fits(rows)).unwrap_or(1)
+    }
+
+    /// With the longest tile that shared memory has room for, given the bytes of each of its rows and
+    /// those of all else.
+    fn fit(&self, spec: Spec, row: usize, rest: usize) -> Result<Spec, Error> {
+        let most = if self.software || spec.spread { 16 } else { 32 };
+        let room = |tile: &usize| tile * row + rest <= self.shared;
+        let tile = [most, 16, 8, 4, 2, 1].into_iter().find(room);
+        let tile = tile.ok_or(Error::Limit {
+            what: "the shared memory of a tile, in bytes,",
+            is: (row + rest) as u64,
+            most: self.shared as u64,
+        })?;
+        Ok(Spec { tile, ..spec })
+    }
+
+    /// Whether the device can launch and store what a call of these sizes needs.
+    pub(crate) fn check(&self, sizes: &Sizes, element: usize) -> Result<(), Error> {
+        limit("head_dim", sizes.head_dim, WIDEST)?;
+        limit("value_dim", sizes.value_dim, WIDEST)?;
+        limit("batch", sizes.batch, self.cubes)?;
+        limit("n_kv_heads", sizes.n_kv_heads, self.cubes)?;
+        let blocks = (sizes.group() * sizes.seq_q).max(sizes.n_keys).div_ceil(self.units);
+        limit("the longer sequence, in blocks of a cube's units,", blocks, self.cubes)?;
+        let Sizes { batch, seq_q, n_keys, n_heads, n_kv_heads, .. } = *sizes;
+        let width = 4 * fours(sizes.head_dim).max(fours(sizes.value_dim));
+        let queries = batch * seq_q * n_heads * width;
+        // Gradients of keys and values share a buffer.
+        let keys = 2 * batch * n_keys * n_kv_heads * width;
+        for numbers in [queries, keys] {
+            limit("the number of elements of a tensor", numbers, INDEX)?;
+            limit("the size of a tensor, in bytes,", numbers * element, self.buffer)?;
+        }
+        Ok(())
+    }
+
+    /// Into how many parts the keys of one block are split, so that no core waits: `blocks` in all,
+    /// of `tiles` each.
+    pub(crate) fn parts(&self, blocks: usize, tiles: usize) -> usize {
+        let wanted: usize = if self.software { 16 } else { 512 };
+        wanted.div_ceil(blocks.max(1)).min(tiles).max(1)
+    }
+}
+
+/// Fours of features in a row, with a few that are 0: kernels are compiled for each number.
+pub(crate) fn fours(width: usize) -> usize {
+    match width {
+        0..=8 => 2,
+        width => 4 * width.div_ceil(16),
+    }
+}
