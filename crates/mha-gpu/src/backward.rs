@@ -1,14 +1,12 @@
 //! The backward pass, launched: one kernel for what the keys and values get, one for the queries, and
 //! for biases the gradients of the scores, a strip of queries at a time.
 
-use std::ops::Range;
-
 use cubecl::client::ComputeClient;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
 use crate::call::{Call, Element, Sizes};
-use crate::device::{Spec, d_key_value as of_keys, d_query as of_queries, delta, reduce};
+use crate::device::{Numbers, Spec, d_key_value as of_keys, d_query as of_queries, delta, reduce};
 use crate::launch::{Rows, array, copied, grid};
 use crate::limits::{Limits, fours};
 use crate::side::{Blocks, Side, bias};
@@ -155,27 +153,34 @@ impl<'a, R: Runtime> Pass<'a, R> {
 
     fn run<E: Float + CubeElement>(&self, wanted: Wanted) -> Result<Gradients, Error> {
         let mut gradients = Gradients::default();
-        let spec = self.limits.d_query(&self.sizes, self.call.dropout.is_some())?;
-        let side = self.side(spec, Blocks::Queries, 0..self.sizes.seq_q)?;
-        let stats = self.delta::<E>(&side);
+        let bias = self.call.bias.as_ref().filter(|_| wanted.bias);
+        let relative = self.call.relative.as_ref().filter(|_| wanted.relative);
+        let dropout = self.call.dropout.is_some();
+        let of_queries = self.limits.d_query(&self.sizes, dropout)?;
+        let of_keys = self.limits.d_key_value(&self.sizes, dropout)?;
+        let passes = [
+            (Blocks::Queries, of_queries),
+            (Blocks::Keys, of_keys),
+            (Blocks::QueriesByAll, of_queries),
+        ];
+        let side = Side::new(self.client, self.call, &self.sizes, &passes, true)?;
+        self.delta::<E>(&side);
         if wanted.key || wanted.value {
-            let [key, value] = self.d_key_value::<E>(&stats)?;
+            let [key, value] = self.d_key_value::<E>(&side, of_keys);
             gradients.key = wanted.key.then_some(key);
             gradients.value = wanted.value.then_some(value);
         }
         if wanted.query {
-            gradients.query = Some(self.d_query::<E>(&stats, &side, spec));
+            gradients.query = Some(self.d_query::<E>(&side, of_queries));
         }
-        let bias = self.call.bias.as_ref().filter(|_| wanted.bias);
-        let relative = self.call.relative.as_ref().filter(|_| wanted.relative);
         if bias.is_some() || relative.is_some() {
             gradients.bias = bias.map(|bias| self.floats(bias.dims.iter().product()));
             gradients.relative =
                 relative.map(|of| self.floats(self.sizes.n_heads * (2 * of.reach + 1)));
-            self.d_biases::<E>(&stats, spec, &gradients)?;
+            self.d_biases::<E>(&side, of_queries, &gradients);
         }
         if wanted.sink && matches!(self.call.sink, crate::Sink::Learned(_)) {
-            gradients.sink = Some(self.d_sink(&stats, &side));
+            gradients.sink = Some(self.d_sink(&side));
         }
         Ok(gradients)
     }
@@ -184,14 +189,9 @@ impl<'a, R: Runtime> Pass<'a, R> {
         self.client.empty(len * size_of::<f32>())
     }
 
-    fn side(&self, spec: Spec, blocks: Blocks, queries: Range<usize>) -> Result<Side, Error> {
-        Side::new(self.client, self.call, &self.sizes, spec, blocks, queries)
-    }
-
-    /// The statistics of all rows, and their delta.
-    fn delta<E: Float + CubeElement>(&self, side: &Side) -> Handle {
+    /// Moves the statistics of all rows into the side buffer, and their delta.
+    fn delta<E: Float + CubeElement>(&self, side: &Side) {
         let all = self.sizes.all_rows();
-        let stats = self.floats(3 * all);
         let (count, dim) = grid(self.client, all);
         // SAFETY: each unit writes its own row, and those behind the last one nothing.
         unsafe {
@@ -201,22 +201,23 @@ impl<'a, R: Runtime> Pass<'a, R> {
                 dim,
                 self.context.arg(),
                 self.d_context.arg(),
-                array(self.statistics, 2 * all),
-                array(&stats, 3 * all),
-                side.numbers.launch(),
+                array(self.statistics, 3 * all),
+                side.arg(),
+                self.numbers(side, Blocks::Queries).launch(),
                 self.context.strides.launch(),
                 self.d_context.strides.launch(),
                 all,
                 fours(self.sizes.value_dim),
             )
         }
-        stats
     }
 
-    fn d_key_value<E: Float + CubeElement>(&self, stats: &Handle) -> Result<[Handle; 2], Error> {
+    fn numbers(&self, side: &Side, blocks: Blocks) -> Numbers {
+        side.numbers(blocks, 0..self.sizes.seq_q)
+    }
+
+    fn d_key_value<E: Float + CubeElement>(&self, side: &Side, spec: Spec) -> [Handle; 2] {
         let Sizes { batch, n_keys, n_kv_heads, head_dim, value_dim, .. } = self.sizes;
-        let spec = self.limits.d_key_value(&self.sizes, self.call.dropout.is_some())?;
-        let side = self.side(spec, Blocks::Keys, 0..self.sizes.seq_q)?;
         let rows = batch * n_keys * n_kv_heads;
         let size = 4 * self.call.element.size();
         // The values' gradients start where a buffer can.
@@ -238,9 +239,8 @@ impl<'a, R: Runtime> Pass<'a, R> {
                 self.d_context.arg(),
                 bias(self.call, &side.handle),
                 side.arg(),
-                array(stats, 3 * self.sizes.all_rows()),
                 array(&out, len),
-                side.numbers.launch(),
+                self.numbers(side, Blocks::Keys).launch(),
                 self.query.strides.launch(),
                 self.key.strides.launch(),
                 self.value.strides.launch(),
@@ -254,29 +254,27 @@ impl<'a, R: Runtime> Pass<'a, R> {
         let keys = out.clone().offset_end(end(rows * spec.qk * size));
         let values = out.offset_start(start);
         let dims = |width| [batch, n_keys, n_kv_heads, width];
-        Ok([
-            self.cut(keys, dims(4 * spec.qk), head_dim),
-            self.cut(values, dims(4 * spec.v), value_dim),
-        ])
+        [self.cut(keys, dims(4 * spec.qk), head_dim), self.cut(values, dims(4 * spec.v), value_dim)]
     }
 
-    fn d_query<E: Float + CubeElement>(&self, stats: &Handle, side: &Side, spec: Spec) -> Handle {
+    fn d_query<E: Float + CubeElement>(&self, side: &Side, spec: Spec) -> Handle {
         let Sizes { batch, seq_q, n_heads, head_dim, .. } = self.sizes;
         let len = self.sizes.all_rows() * 4 * spec.qk;
         let out = self.client.empty(len * self.call.element.size());
-        self.launch_d_query::<E, E>(stats, side, spec, array(&out, len));
+        let n = self.numbers(side, Blocks::Queries);
+        self.launch_d_query::<E, E>(side, n, spec, array(&out, len));
         self.cut(out, [batch, seq_q, n_heads, 4 * spec.qk], head_dim)
     }
 
     fn launch_d_query<E: Float + CubeElement, O: Float + CubeElement>(
         &self,
-        stats: &Handle,
         side: &Side,
+        n: Numbers,
         spec: Spec,
         out: ArrayArg<R>,
     ) {
         let Sizes { batch, n_kv_heads, .. } = self.sizes;
-        let rows = self.sizes.group() * side.numbers.queries;
+        let rows = self.sizes.group() * n.queries;
         let x = rows.div_ceil(spec.rows * spec.units) as u32;
         // SAFETY: rows, keys and places outside of the call are checked or clamped by the kernel, and
         // the side buffer holds what its numbers say.
@@ -291,9 +289,8 @@ impl<'a, R: Runtime> Pass<'a, R> {
                 self.d_context.arg(),
                 bias(self.call, &side.handle),
                 side.arg(),
-                array(stats, 3 * self.sizes.all_rows()),
                 out,
-                side.numbers.launch(),
+                n.launch(),
                 self.query.strides.launch(),
                 self.key.strides.launch(),
                 self.value.strides.launch(),
@@ -304,12 +301,7 @@ impl<'a, R: Runtime> Pass<'a, R> {
     }
 
     /// The gradients of bias and table, whose buffers `gradients` has: a strip of queries at a time.
-    fn d_biases<E: Float + CubeElement>(
-        &self,
-        stats: &Handle,
-        spec: Spec,
-        gradients: &Gradients,
-    ) -> Result<(), Error> {
+    fn d_biases<E: Float + CubeElement>(&self, side: &Side, spec: Spec, gradients: &Gradients) {
         let Sizes { batch, seq_q, n_heads, n_keys, .. } = self.sizes;
         let spec = Spec { scores: true, ..spec };
         let per_query = batch * n_heads * n_keys;
@@ -317,29 +309,28 @@ impl<'a, R: Runtime> Pass<'a, R> {
         let d_scores = self.floats(strip * per_query);
         for first in (0..seq_q).step_by(strip) {
             let queries = first..seq_q.min(first + strip);
-            let len = queries.len() * per_query;
-            let side = self.side(spec, Blocks::QueriesByAll, queries)?;
-            self.launch_d_query::<E, f32>(stats, &side, spec, array(&d_scores, len));
+            let scores = || array(&d_scores, queries.len() * per_query);
+            let n = side.numbers(Blocks::QueriesByAll, queries.clone());
+            self.launch_d_query::<E, f32>(side, n, spec, scores());
             let adds = u32::from(first > 0);
             if let Some((bias, out)) = self.call.bias.as_ref().zip(gradients.bias.as_ref()) {
-                self.d_bias(array(&d_scores, len), &side, bias.dims, out, adds);
+                self.d_bias(scores(), n, bias.dims, out, adds);
             }
             if let Some(out) = &gradients.relative {
-                self.d_relative(array(&d_scores, len), &side, out, adds);
+                self.d_relative(scores(), side, n, out, adds);
             }
         }
-        Ok(())
     }
 
     fn d_bias(
         &self,
         d_scores: ArrayArg<R>,
-        side: &Side,
+        n: Numbers,
         [batch, n_heads, seq_q, seq_k]: [usize; 4],
         out: &Handle,
         adds: u32,
     ) {
-        let queries = seq_q.min(side.numbers.queries);
+        let queries = seq_q.min(n.queries);
         let (count, dim) = grid(self.client, batch * n_heads * queries * seq_k);
         // SAFETY: each unit writes its own number of the gradient, and those behind the last nothing.
         unsafe {
@@ -349,7 +340,7 @@ impl<'a, R: Runtime> Pass<'a, R> {
                 dim,
                 d_scores,
                 array(out, batch * n_heads * seq_q * seq_k),
-                side.numbers.launch(),
+                n.launch(),
                 self.sizes.batch,
                 (batch, n_heads, seq_q, seq_k),
                 adds,
@@ -357,8 +348,8 @@ impl<'a, R: Runtime> Pass<'a, R> {
         }
     }
 
-    fn d_relative(&self, d_scores: ArrayArg<R>, side: &Side, out: &Handle, adds: u32) {
-        let len = self.sizes.n_heads * (2 * side.numbers.reach as usize + 1);
+    fn d_relative(&self, d_scores: ArrayArg<R>, side: &Side, n: Numbers, out: &Handle, adds: u32) {
+        let len = self.sizes.n_heads * (2 * n.reach as usize + 1);
         let (count, dim) = grid(self.client, len);
         // SAFETY: each unit writes its own number of the gradient, and those behind the last nothing.
         unsafe {
@@ -369,14 +360,14 @@ impl<'a, R: Runtime> Pass<'a, R> {
                 d_scores,
                 side.arg(),
                 array(out, len),
-                side.numbers.launch(),
+                n.launch(),
                 self.sizes.batch,
                 adds,
             )
         }
     }
 
-    fn d_sink(&self, stats: &Handle, side: &Side) -> Handle {
+    fn d_sink(&self, side: &Side) -> Handle {
         let n_heads = self.sizes.n_heads;
         let out = self.floats(n_heads);
         let (count, dim) = grid(self.client, n_heads);
@@ -387,9 +378,8 @@ impl<'a, R: Runtime> Pass<'a, R> {
                 count,
                 dim,
                 side.arg(),
-                array(stats, 3 * self.sizes.all_rows()),
                 array(&out, n_heads),
-                side.numbers.launch(),
+                self.numbers(side, Blocks::Queries).launch(),
                 self.sizes.batch,
             )
         }

@@ -26,8 +26,8 @@ pub struct Output {
     pub context: Handle,
     /// The log-sum-exps, f32, `[batch, n_heads, seq_q]`.
     pub lse: Handle,
-    /// What the backward pass needs: of each softmax its largest score and the inverse of its sum,
-    /// f32, `[2, batch, n_heads, seq_q]`.
+    /// The same again, and what the backward pass needs: of each softmax its largest score and the
+    /// inverse of its sum, f32, `[3, batch, n_heads, seq_q]`.
     pub statistics: Handle,
 }
 
@@ -49,34 +49,35 @@ pub fn forward<R: Runtime>(client: &ComputeClient<R>, call: &Call<'_>) -> Result
     let tiles = sizes.n_keys.div_ceil(spec.tile * if spec.spread { spec.units } else { 1 });
     let parts = limits.parts(blocks * sizes.n_kv_heads * sizes.batch, tiles);
     spec.split = spec.spread || parts > 1;
-    let side = Side::new(client, call, &sizes, spec, Blocks::Queries, 0..sizes.seq_q)?;
+    let side = Side::new(client, call, &sizes, &[(Blocks::Queries, spec)], false)?;
 
     let rows = [&call.query, &call.key, &call.value];
     let rows = rows.map(|tensor| Rows::of(client, tensor, call.element));
     let (all, v) = (sizes.all_rows(), fours(sizes.value_dim));
     let floats = |len: usize| client.empty(len * size_of::<f32>());
+    let statistics = floats(3 * all);
     let output = Output {
         context: client.empty(all * 4 * v * call.element.size()),
-        lse: floats(all),
-        statistics: floats(2 * all),
+        lse: statistics.clone().offset_end((2 * all * size_of::<f32>()) as u64),
+        statistics,
     };
     let pass = Pass { client, call, sizes, spec, side, rows, blocks, parts, tiles };
     if spec.split {
         let in_all = parts * if spec.spread { spec.units } else { 1 };
         let (sums, stats) = (floats(in_all * all * 4 * v), floats(in_all * all * 2));
         match call.element {
-            Element::F32 => pass.launch::<f32, f32>(&sums, [&stats, &output.lse], in_all),
-            Element::F16 => pass.launch::<half::f16, f32>(&sums, [&stats, &output.lse], in_all),
+            Element::F32 => pass.launch::<f32, f32>(&sums, &stats, 2 * in_all * all, in_all),
+            Element::F16 => pass.launch::<half::f16, f32>(&sums, &stats, 2 * in_all * all, in_all),
         }
         match call.element {
             Element::F32 => pass.merge::<f32>(&sums, &stats, &output, in_all),
             Element::F16 => pass.merge::<half::f16>(&sums, &stats, &output, in_all),
         }
     } else {
-        let Output { context, lse, statistics } = &output;
+        let Output { context, statistics, .. } = &output;
         match call.element {
-            Element::F32 => pass.launch::<f32, f32>(context, [statistics, lse], 1),
-            Element::F16 => pass.launch::<half::f16, half::f16>(context, [statistics, lse], 1),
+            Element::F32 => pass.launch::<f32, f32>(context, statistics, 3 * all, 1),
+            Element::F16 => pass.launch::<half::f16, half::f16>(context, statistics, 3 * all, 1),
         }
     }
     if 4 * v == sizes.value_dim {
@@ -104,13 +105,15 @@ impl<R: Runtime> Pass<'_, R> {
     fn launch<E: Float + CubeElement, O: Float + CubeElement>(
         &self,
         context: &Handle,
-        [stats, lse]: [&Handle; 2],
+        stats: &Handle,
+        n_stats: usize,
         parts: usize,
     ) {
         let Self { sizes, spec, side, rows: [query, key, value], .. } = self;
         let x = (self.blocks * self.parts) as u32;
         let count = CubeCount::Static(x, sizes.n_kv_heads as u32, sizes.batch as u32);
-        let (all, n) = (sizes.all_rows(), &side.numbers);
+        let all = sizes.all_rows();
+        let n = side.numbers(Blocks::Queries, 0..sizes.seq_q);
         // SAFETY: rows, keys and places outside of the call are checked or clamped by the kernel, and
         // the side buffer holds what its numbers say.
         unsafe {
@@ -124,8 +127,7 @@ impl<R: Runtime> Pass<'_, R> {
                 bias(self.call, &side.handle),
                 side.arg(),
                 array(context, parts * all * spec.v),
-                array(stats, 2 * parts * all),
-                array(lse, all),
+                array(stats, n_stats),
                 n.launch(),
                 query.strides.launch(),
                 key.strides.launch(),
@@ -155,9 +157,8 @@ impl<R: Runtime> Pass<'_, R> {
                 array(sums, parts * all * v),
                 array(stats, 2 * parts * all),
                 array(&output.context, all * v),
-                array(&output.statistics, 2 * all),
-                array(&output.lse, all),
-                self.side.numbers.launch(),
+                array(&output.statistics, 3 * all),
+                self.side.numbers(Blocks::Queries, 0..self.sizes.seq_q).launch(),
                 self.sizes.batch,
                 parts,
                 v,

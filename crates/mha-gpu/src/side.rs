@@ -12,12 +12,13 @@ use crate::device::{Numbers, Spec, pack, seen};
 use crate::launch::{array, grid};
 use crate::spans::Spans;
 
-/// The buffer of one launch, and the numbers that say what lies where in it.
+/// The buffer of one call, and the numbers that say what lies where in it.
 #[derive(Debug)]
 pub(crate) struct Side {
     pub(crate) handle: Handle,
     pub(crate) len: usize,
-    pub(crate) numbers: Numbers,
+    numbers: Numbers,
+    passes: Vec<(Blocks, SpansAt)>,
 }
 
 /// Which side of a pass lies in registers, block by block.
@@ -29,6 +30,15 @@ pub(crate) enum Blocks {
     QueriesByAll,
     /// Of keys.
     Keys,
+}
+
+/// Where a pass has its spans of tiles.
+#[derive(Debug, Clone, Copy)]
+struct SpansAt {
+    starts: usize,
+    per_entry: usize,
+    per_block: usize,
+    list: usize,
 }
 
 /// Words, and where those that the device fills in come to lie behind them.
@@ -54,22 +64,26 @@ impl Words {
 }
 
 impl Side {
-    /// For a pass over `queries` whose units and tiles are `spec`'s.
+    /// For these passes, with room for the statistics of a backward pass, if it is one.
     pub(crate) fn new<R: Runtime>(
         client: &ComputeClient<R>,
         call: &Call<'_>,
         sizes: &Sizes,
-        spec: Spec,
-        blocks: Blocks,
-        queries: Range<usize>,
+        passes: &[(Blocks, Spec)],
+        backward: bool,
     ) -> Result<Self, Error> {
         // Word 0 says that a key is seen, where nothing says more.
         let mut words = Words { host: vec![1] };
-        let mut n = numbers(call, sizes, &queries);
+        let mut n = numbers(call, sizes);
         let everything = runs(call, sizes, &mut words, &mut n);
         segments(call, &mut words, &mut n);
         n.alibi_and_positions(call, &mut words);
-        spans(&everything, sizes, spec, blocks, &queries, call, &mut words, &mut n);
+        let passes: Vec<_> = passes
+            .iter()
+            .map(|&(blocks, spec)| {
+                (blocks, spans(&everything, sizes, spec, blocks, is_special(call), &mut words))
+            })
+            .collect();
 
         // What the device fills in.
         let n_masks = call.hidden.len();
@@ -98,6 +112,7 @@ impl Side {
             words.room(relative.map_or(0, |table| sizes.n_heads * (2 * table.reach + 1)))?;
         n.sink = words.room(if n.sinks == 1 { sizes.n_heads } else { 0 })?;
         n.seed = words.room(if call.dropout.is_some() { 2 } else { 0 })?;
+        n.stats = words.room(if backward { 3 * sizes.all_rows() } else { 0 })?;
         let unseen = call.bias.is_some()
             || !call.segments.is_empty()
             || n_masks > 0
@@ -107,7 +122,7 @@ impl Side {
 
         let len = words.host.len();
         let handle = client.create_from_slice(u32::as_bytes(&words.host));
-        let side = Self { handle, len, numbers: n };
+        let side = Self { handle, len, numbers: n, passes };
         for (to, per_row, hidden) in masks {
             side.pack_mask(client, to, per_row, &hidden.mask, hidden.bools);
         }
@@ -125,6 +140,21 @@ impl Side {
             side.look(client, call, all);
         }
         Ok(side)
+    }
+
+    /// What the kernel of a pass over these queries is told.
+    pub(crate) fn numbers(&self, blocks: Blocks, queries: Range<usize>) -> Numbers {
+        let pass = self.passes.iter().find(|(of, _)| *of == blocks);
+        let (_, spans) = pass.expect("the buffer was made for this pass");
+        Numbers {
+            first: queries.start,
+            queries: queries.len(),
+            spans: spans.starts,
+            spans_per_entry: spans.per_entry,
+            spans_per_block: spans.per_block,
+            span_list: spans.list,
+            ..self.numbers
+        }
     }
 
     pub(crate) fn arg<R: Runtime>(&self) -> ArrayArg<R> {
@@ -219,7 +249,7 @@ pub(crate) fn bias<R: Runtime>(call: &Call<'_>, other: &Handle) -> ArrayArg<R> {
     }
 }
 
-fn numbers(call: &Call<'_>, sizes: &Sizes, queries: &Range<usize>) -> Numbers {
+fn numbers(call: &Call<'_>, sizes: &Sizes) -> Numbers {
     let flag = usize::from;
     let bias = call.bias.as_ref();
     let bias_stride = |axis: usize| {
@@ -231,8 +261,8 @@ fn numbers(call: &Call<'_>, sizes: &Sizes, queries: &Range<usize>) -> Numbers {
         group: sizes.group(),
         n_kv_heads: sizes.n_kv_heads,
         seq_q: sizes.seq_q,
-        first: queries.start,
-        queries: queries.len(),
+        first: 0,
+        queries: sizes.seq_q,
         n_keys: sizes.n_keys,
         seq_k: sizes.seq_k,
         scale: call.scale as f32,
@@ -317,48 +347,48 @@ fn segments(call: &Call<'_>, words: &mut Words, n: &mut Numbers) {
     n.segments = words.put(headers.into_iter().map(|number| number as u32));
 }
 
-#[expect(clippy::too_many_arguments, reason = "a step of one function, in a place of its own")]
-fn spans(
-    entries: &[Vec<Vec<Range<usize>>>],
-    sizes: &Sizes,
-    spec: Spec,
-    blocks: Blocks,
-    queries: &Range<usize>,
-    call: &Call<'_>,
-    words: &mut Words,
-    n: &mut Numbers,
-) {
-    let special = call.softcap.is_some()
+/// Whether every pair has to be looked at.
+fn is_special(call: &Call<'_>) -> bool {
+    call.softcap.is_some()
         || call.bias.is_some()
         || call.alibi.is_some()
         || call.relative.is_some()
         || call.dropout.is_some()
         || !call.hidden.is_empty()
-        || !call.segments.is_empty();
-    let everything = [0..sizes.n_keys];
+        || !call.segments.is_empty()
+}
+
+/// Which tiles each block of a pass meets.
+fn spans(
+    entries: &[Vec<Vec<Range<usize>>>],
+    sizes: &Sizes,
+    spec: Spec,
+    blocks: Blocks,
+    special: bool,
+    words: &mut Words,
+) -> SpansAt {
+    let held = spec.rows * if spec.spread { 1 } else { spec.units };
+    let met = spec.tile * if spec.spread { spec.units } else { 1 };
+    if blocks == Blocks::QueriesByAll {
+        let starts = words.put([0, 1]);
+        let list = words.put([0, sizes.n_keys.div_ceil(met) as u32, 1]);
+        return SpansAt { starts, per_entry: 0, per_block: 0, list };
+    }
     // The rows of a key head: its heads' queries, one head after another.
-    let entries: Vec<Vec<&[Range<usize>]>> = entries
+    let rows: Vec<Vec<&[Range<usize>]>> = entries
         .iter()
-        .map(|all| {
-            let of_head = all[queries.clone()].iter().map(|runs| match blocks {
-                Blocks::QueriesByAll => everything.as_slice(),
-                Blocks::Queries | Blocks::Keys => runs.as_slice(),
-            });
+        .map(|entry| {
+            let of_head = entry.iter().map(Vec::as_slice);
             (0..sizes.group()).flat_map(|_| of_head.clone()).collect()
         })
         .collect();
-    let held = spec.rows * if spec.spread { 1 } else { spec.units };
-    let met = spec.tile * if spec.spread { spec.units } else { 1 };
     let spans = match blocks {
-        Blocks::Queries => Spans::of_rows(&entries, sizes.n_keys, [held, met], special),
-        Blocks::QueriesByAll => Spans::of_rows(&entries, sizes.n_keys, [held, met], true),
-        Blocks::Keys => Spans::of_columns(&entries, sizes.n_keys, [met, held], special),
+        Blocks::Keys => Spans::of_columns(&rows, sizes.n_keys, [met, held], special),
+        _ => Spans::of_rows(&rows, sizes.n_keys, [held, met], special),
     };
     let [starts, list] = spans.words();
-    let per_entry = (starts.len() - 1) / entries.len();
-    n.spans = words.put(starts);
-    n.spans_per_entry = if entries.len() == 1 { 0 } else { per_entry };
-    n.span_list = words.put(list);
+    let per_entry = if rows.len() == 1 { 0 } else { (starts.len() - 1) / rows.len() };
+    SpansAt { starts: words.put(starts), per_entry, per_block: 1, list: words.put(list) }
 }
 
 /// Whether the rules hide a key from every query of an entry.

@@ -2,13 +2,13 @@
 
 use cubecl::prelude::*;
 
+use super::delta::stat;
 use super::dropout::{factor, row_key};
 use super::forward::{row_of, seen_by_any};
 use super::pair::{score, slope};
-use super::{Four, Numbers, Spec, Strides, total};
+use super::{Four, Numbers, Spec, Strides, exp, total};
 
-/// One cube for each block of keys, key head and entry; tiles are of rows. `stats` are those of
-/// [`delta`](super::delta).
+/// One cube for each block of keys, key head and entry; tiles are of rows.
 ///
 /// Writes the gradients of the keys, `[batch, n_keys, n_kv_heads, qk]` in fours, and from `values_at`
 /// on those of the values.
@@ -20,7 +20,6 @@ pub(crate) fn d_key_value<E: Float>(
     d_context: &Array<Four<E>>,
     bias: &Array<f32>,
     side: &Array<u32>,
-    stats: &Array<f32>,
     out: &mut Array<Four<E>>,
     n: &Numbers,
     query_strides: &Strides,
@@ -36,7 +35,6 @@ pub(crate) fn d_key_value<E: Float>(
     let b = CUBE_POS_Z as usize;
     let unit = UNIT_POS_X as usize;
     let n_rows = n.group * n.queries;
-    let all = CUBE_COUNT_Z as usize * n.n_heads * n.seq_q;
 
     // 1. The keys and values of this unit, those that nobody sees as 0.
     let mut k = Array::<Four<f32>>::new(comptime!(rows * qk));
@@ -70,7 +68,7 @@ pub(crate) fn d_key_value<E: Float>(
     let mut facts = SharedMemory::<u32>::new(comptime!(4 * width));
     let mut slots = SharedMemory::<f32>::new(comptime!(3 * rows * units));
 
-    let spans = n.spans + b * n.spans_per_entry + block;
+    let spans = n.spans + b * n.spans_per_entry + block * n.spans_per_block;
     for span in side[spans] as usize..side[spans + 1] as usize {
         let at = n.span_list + 3 * span;
         let looks = side[at + 2] as usize;
@@ -85,9 +83,9 @@ pub(crate) fn d_key_value<E: Float>(
                 let h = g * n.group + row / n.queries;
                 let i = n.first + row % n.queries;
                 let at = (b * n.n_heads + h) * n.seq_q + i;
-                row_stats[3 * c] = stats[at];
-                row_stats[3 * c + 1] = select(inside, stats[all + at], 0.0f32);
-                row_stats[3 * c + 2] = stats[2 * all + at];
+                row_stats[3 * c] = stat(side, n, 0usize, at);
+                row_stats[3 * c + 1] = select(inside, stat(side, n, 1usize, at), 0.0f32);
+                row_stats[3 * c + 2] = stat(side, n, 2usize, at);
                 facts[4 * c] = h as u32;
                 facts[4 * c + 1] = i as u32;
                 if comptime!(dropout) {
@@ -193,7 +191,7 @@ pub(crate) fn d_key_value<E: Float>(
                 let mut d_scores = Array::<Four<f32>>::new(rows);
                 #[unroll]
                 for r in 0..rows {
-                    let weight = (s[r] - max).exp() * inverse;
+                    let weight = exp(s[r] - max) * inverse;
                     let d_score = weight * (total(d_products[r]) * kept[r] - delta);
                     weights[r] = Four::new(weight * kept[r]);
                     d_scores[r] = Four::new(d_score * slopes[r]);

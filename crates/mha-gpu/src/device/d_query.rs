@@ -2,13 +2,13 @@
 
 use cubecl::prelude::*;
 
+use super::delta::stat;
 use super::dropout::{factor, row_key};
 use super::forward::{load, row_of};
 use super::pair::{score, slope};
-use super::{Four, Numbers, Spec, Strides, total};
+use super::{Four, Numbers, Spec, Strides, exp, total};
 
-/// One cube for each block of rows, key head and entry. `stats` are those of
-/// [`delta`](super::delta).
+/// One cube for each block of rows, key head and entry.
 ///
 /// Writes the gradients of the queries, `[batch, seq_q, n_heads, 4 qk]`, or, if `spec.scores`, those of
 /// the biased scores, `[batch, n_heads, queries, n_keys]`, as far as there are tiles to meet.
@@ -20,7 +20,6 @@ pub(crate) fn d_query<E: Float, O: Float>(
     d_context: &Array<Four<E>>,
     bias: &Array<f32>,
     side: &Array<u32>,
-    stats: &Array<f32>,
     out: &mut Array<O>,
     n: &Numbers,
     query_strides: &Strides,
@@ -35,7 +34,6 @@ pub(crate) fn d_query<E: Float, O: Float>(
     let b = CUBE_POS_Z as usize;
     let unit = UNIT_POS_X as usize;
     let n_rows = n.group * n.queries;
-    let all = CUBE_COUNT_Z as usize * n.n_heads * n.seq_q;
 
     // 1. The rows of this unit.
     let mut q = Array::<Four<f32>>::new(comptime!(rows * qk));
@@ -59,9 +57,9 @@ pub(crate) fn d_query<E: Float, O: Float>(
             d_q[r * qk + d] = Four::new(0.0f32);
         }
         let at = (b * n.n_heads + h) * n.seq_q + i;
-        max[r] = stats[at];
-        inverse[r] = stats[all + at];
-        delta[r] = stats[2 * all + at];
+        max[r] = stat(side, n, 0usize, at);
+        inverse[r] = stat(side, n, 1usize, at);
+        delta[r] = stat(side, n, 2usize, at);
         // Nothing flows through a row that sees nothing, whatever came.
         let sees = inverse[r] != 0.0;
         let at = d_context_strides.at(b, i, h);
@@ -83,7 +81,7 @@ pub(crate) fn d_query<E: Float, O: Float>(
     // What one pair's numbers are passed in to what is not unrolled.
     let mut slots = SharedMemory::<f32>::new(comptime!(3 * rows * units));
 
-    let spans = n.spans + b * n.spans_per_entry + block;
+    let spans = n.spans + b * n.spans_per_entry + block * n.spans_per_block;
     for span in side[spans] as usize..side[spans + 1] as usize {
         let at = n.span_list + 3 * span;
         let looks = side[at + 2] as usize;
@@ -163,7 +161,7 @@ pub(crate) fn d_query<E: Float, O: Float>(
                 // 5. Through the softmax, and to the query.
                 #[unroll]
                 for r in 0..rows {
-                    let weight = (s[r] - max[r]).exp() * inverse[r];
+                    let weight = exp(s[r] - max[r]) * inverse[r];
                     let d_score = weight * (d_w[r] - delta[r]);
                     if comptime!(scores) {
                         let row = first + row_of(r, unit, spec);

@@ -4,14 +4,14 @@ use cubecl::prelude::*;
 
 use super::{Four, Numbers, Strides, total};
 
-/// One unit for each query of each head: its statistics, and behind them the product of context and
-/// gradient: `[3, batch, n_heads, seq_q]`.
+/// One unit for each query of each head: its statistics, as [`forward`](super::forward) leaves them,
+/// and the product of context and gradient, moved to where [`Numbers::stats`] says.
 #[cube(launch_unchecked)]
 pub(crate) fn delta<E: Float>(
     context: &Array<Four<E>>,
     d_context: &Array<Four<E>>,
     stats: &Array<f32>,
-    out: &mut Array<f32>,
+    side: &mut Array<u32>,
     n: &Numbers,
     context_strides: &Strides,
     d_context_strides: &Strides,
@@ -30,10 +30,18 @@ pub(crate) fn delta<E: Float>(
             let number = Four::<f32>::cast_from(context[from + d]);
             product = fma(number, Four::<f32>::cast_from(d_context[d_from + d]), product);
         }
-        let inverse = stats[all + at];
-        out[at] = stats[at];
-        out[all + at] = inverse;
+        let inverse = stats[2 * all + at];
         // A row that sees nothing gives nothing back, whatever came.
-        out[2 * all + at] = select(inverse == 0.0, 0.0f32, total(product));
+        let delta = select(inverse == 0.0, 0.0f32, total(product));
+        side[n.stats + at] = u32::reinterpret(stats[all + at]);
+        side[n.stats + all + at] = u32::reinterpret(inverse);
+        side[n.stats + 2 * all + at] = u32::reinterpret(delta);
     }
+}
+
+/// Such a number of a row, by which of the three it is.
+#[cube]
+pub(super) fn stat(side: &Array<u32>, n: &Numbers, #[comptime] which: usize, row: usize) -> f32 {
+    let all = CUBE_COUNT_Z as usize * n.n_heads * n.seq_q;
+    f32::reinterpret(side[n.stats + which * all + row])
 }

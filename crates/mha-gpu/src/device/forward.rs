@@ -5,14 +5,14 @@ use cubecl::prelude::*;
 
 use super::dropout::{factor, row_key};
 use super::pair::score;
-use super::{Four, Numbers, Spec, Strides, total};
+use super::{Four, Numbers, Spec, Strides, exp, total};
 
 /// One cube for each block of rows, key head and entry; in x also for each part of the keys.
 ///
-/// Writes the context, `[batch, seq_q, n_heads, v]` in fours, and for each head and query, `[batch,
-/// n_heads, seq_q]`, its log-sum-exp, and in `stats` its largest score (0 if there is none) and, behind
-/// all of those, the inverse of its sum. If the keys are split: for each part the sums so far,
-/// `[part, batch, n_kv_heads, rows, v]`, and in `stats` the largest score and the sum.
+/// Writes the context, `[batch, seq_q, n_heads, v]` in fours, and in `stats` for each head and query,
+/// `[3, batch, n_heads, seq_q]`: its log-sum-exp, its largest score (0 if there is none), the inverse
+/// of its sum. If the keys are split: for each part the sums so far, `[part, batch, n_kv_heads, rows,
+/// v]`, and in `stats` the largest score and the sum.
 #[cube(launch_unchecked)]
 pub(crate) fn forward<E: Float, O: Float>(
     query: &Array<Four<E>>,
@@ -22,7 +22,6 @@ pub(crate) fn forward<E: Float, O: Float>(
     side: &Array<u32>,
     context: &mut Array<Four<O>>,
     stats: &mut Array<f32>,
-    lse: &mut Array<f32>,
     n: &Numbers,
     query_strides: &Strides,
     key_strides: &Strides,
@@ -91,7 +90,7 @@ pub(crate) fn forward<E: Float, O: Float>(
         SharedMemory::<f32>::new(comptime!(if dropout { width * rows * units } else { 1 }));
     let n_columns = comptime!(if spread { width * units } else { width });
 
-    let spans = n.spans + b * n.spans_per_entry + block;
+    let spans = n.spans + b * n.spans_per_entry + block * n.spans_per_block;
     for span in side[spans] as usize..side[spans + 1] as usize {
         let at = n.span_list + 3 * span;
         let start = usize::max(side[at] as usize, part * tiles_per_part);
@@ -175,7 +174,7 @@ pub(crate) fn forward<E: Float, O: Float>(
             for r in 0..rows {
                 // A row that has seen nothing yet has -∞, from which nothing can be subtracted.
                 base[r] = select(largest[r] == n.hidden, 0.0f32, largest[r]);
-                let keeps = (max[r] - base[r]).exp();
+                let keeps = exp(max[r] - base[r]);
                 max[r] = largest[r];
                 sum[r] = sum[r] * keeps;
                 #[unroll]
@@ -190,7 +189,7 @@ pub(crate) fn forward<E: Float, O: Float>(
                 #[unroll]
                 for r in 0..rows {
                     let at = (c * rows + r) * units + unit;
-                    let weight = (scores[at] - base[r]).exp();
+                    let weight = exp(scores[at] - base[r]);
                     sum[r] += weight;
                     if comptime!(dropout) {
                         weights[r] = Four::new(weight * factors[at]);
@@ -233,9 +232,10 @@ pub(crate) fn forward<E: Float, O: Float>(
             } else {
                 let at = (b * n.n_heads + h) * n.seq_q + i;
                 let inverse = select(sum[r] == 0.0, 0.0f32, 1.0 / sum[r]);
-                stats[at] = select(max[r] == n.hidden, 0.0f32, max[r]);
-                stats[batch * n.n_heads * n.seq_q + at] = inverse;
-                lse[at] = select(sum[r] == 0.0, n.hidden, max[r] + sum[r].ln());
+                let all = batch * n.n_heads * n.seq_q;
+                stats[at] = select(sum[r] == 0.0, n.hidden, max[r] + sum[r].ln());
+                stats[all + at] = select(max[r] == n.hidden, 0.0f32, max[r]);
+                stats[2 * all + at] = inverse;
                 let to = ((b * n.seq_q + i) * n.n_heads + h) * v;
                 #[unroll]
                 for d in 0..v {

@@ -2,7 +2,7 @@
 
 use cubecl::prelude::*;
 
-use super::{Four, Numbers};
+use super::{Four, Numbers, exp};
 
 /// One unit for each four of a row; what it reads and writes is [`forward`](super::forward)'s.
 #[cube(launch_unchecked)]
@@ -11,7 +11,6 @@ pub(crate) fn merge<O: Float>(
     part_stats: &Array<f32>,
     context: &mut Array<Four<O>>,
     stats: &mut Array<f32>,
-    lse: &mut Array<f32>,
     n: &Numbers,
     batch: usize,
     parts: usize,
@@ -31,7 +30,7 @@ pub(crate) fn merge<O: Float>(
         let mut four = Four::<f32>::new(0.0f32);
         for part in 0..parts {
             let from = part * all + at;
-            let share = (part_stats[2 * from] - base).exp();
+            let share = exp(part_stats[2 * from] - base);
             sum += part_stats[2 * from + 1] * share;
             four += sums[from * v + d] * Four::new(share);
         }
@@ -44,9 +43,10 @@ pub(crate) fn merge<O: Float>(
             Four::cast_from(four * Four::new(inverse));
         if d == 0 {
             let to = (b * n.n_heads + h) * n.seq_q + i;
-            stats[to] = base;
-            stats[batch * n.n_heads * n.seq_q + to] = inverse;
-            lse[to] = select(sum == 0.0, n.hidden, max + sum.ln());
+            let all = batch * n.n_heads * n.seq_q;
+            stats[to] = select(sum == 0.0, n.hidden, max + sum.ln());
+            stats[all + to] = base;
+            stats[2 * all + to] = inverse;
         }
     }
 }

@@ -26,6 +26,12 @@ pub(crate) fn total(four: Four<f32>) -> f32 {
     (four[0] + four[1]) + (four[2] + four[3])
 }
 
+/// eˣ, and of what is no number no number: devices do not promise that of theirs.
+#[cube]
+pub(crate) fn exp(x: f32) -> f32 {
+    select(x.is_nan(), x, x.exp())
+}
+
 /// Which units share a block of rows, and how they are unrolled.
 ///
 /// A unit holds `rows` rows in registers and meets each row of the other side once for all of them:

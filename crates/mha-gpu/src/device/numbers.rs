@@ -35,6 +35,8 @@ pub(crate) struct Numbers {
     pub(crate) spans: usize,
     /// Blocks of an entry, or 0 if all entries are alike.
     pub(crate) spans_per_entry: usize,
+    /// 1, or 0 if all blocks are alike.
+    pub(crate) spans_per_block: usize,
     /// Start and end of each span, and whether its pairs have to be looked at one by one.
     pub(crate) span_list: usize,
 
@@ -79,6 +81,9 @@ pub(crate) struct Numbers {
     pub(crate) sink: usize,
     /// Two words, with dropout.
     pub(crate) seed: usize,
+    /// In a backward pass, for each head and query, `[3, batch, n_heads, seq_q]`: its largest score, the
+    /// inverse of its sum, and what the softmax takes from the gradient of each of its weights.
+    pub(crate) stats: usize,
 }
 
 /// How far apart neighbours are in a tensor of rows, `[batch, seq, heads, features]`, in fours.
@@ -116,6 +121,7 @@ impl Numbers {
             self.kept,
             self.spans,
             self.spans_per_entry,
+            self.spans_per_block,
             self.span_list,
             self.ruled,
             self.runs,
@@ -144,6 +150,7 @@ impl Numbers {
             self.sinks,
             self.sink,
             self.seed,
+            self.stats,
         )
     }
 }

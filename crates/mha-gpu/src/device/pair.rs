@@ -5,7 +5,7 @@
 
 use cubecl::prelude::*;
 
-use super::Numbers;
+use super::{Numbers, exp};
 
 /// The score that goes into the softmax, given the scaled product: capped, with all biases, and -∞ for
 /// a hidden pair.
@@ -53,8 +53,9 @@ fn tanh(x: f32) -> f32 {
     let series = series * s + 2.0f32 / 15.0;
     let series = series * s - 1.0f32 / 3.0;
     let near = x + x * s * series;
-    let far = 1.0 - 2.0 / ((f32::min(size, 40.0) * 2.0).exp() + 1.0);
-    select(size < 0.3, near, select(x < 0.0, -far, far))
+    let far = 1.0 - 2.0 / (exp(f32::min(size, 40.0) * 2.0) + 1.0);
+    let tanh = select(size < 0.3, near, select(x < 0.0, -far, far));
+    select(x.is_nan(), x, tanh)
 }
 
 /// Whether query `i` of head `h` sees key `j`, which may be behind the last one.

@@ -2,8 +2,8 @@
 
 use cubecl::prelude::*;
 
-use super::Numbers;
 use super::pair::query_position;
+use super::{Numbers, exp};
 
 /// One unit for each number of the bias's gradient that this launch's queries reach: the sum of the
 /// gradients of all scores to which it was added, put down or added to what is there.
@@ -91,15 +91,9 @@ fn keys_before(position: i32, n: &Numbers) -> usize {
 }
 
 /// One unit for each head: the sum over its rows of what their sinks weigh, times their delta, less
-/// than 0. `stats` are those of [`delta`](super::delta).
+/// than 0.
 #[cube(launch_unchecked)]
-pub(crate) fn d_sink(
-    side: &Array<u32>,
-    stats: &Array<f32>,
-    out: &mut Array<f32>,
-    n: &Numbers,
-    batch: usize,
-) {
+pub(crate) fn d_sink(side: &Array<u32>, out: &mut Array<f32>, n: &Numbers, batch: usize) {
     let h = ABSOLUTE_POS;
     if h < n.n_heads {
         let logit = f32::reinterpret(side[n.sink + h]);
@@ -107,8 +101,10 @@ pub(crate) fn d_sink(
         let mut sum = 0.0f32;
         for b in 0..batch {
             for i in 0..n.seq_q {
-                let at = (b * n.n_heads + h) * n.seq_q + i;
-                sum -= (logit - stats[at]).exp() * stats[all + at] * stats[2 * all + at];
+                let at = n.stats + (b * n.n_heads + h) * n.seq_q + i;
+                let weight = exp(logit - f32::reinterpret(side[at]));
+                let weight = weight * f32::reinterpret(side[at + all]);
+                sum -= weight * f32::reinterpret(side[at + 2 * all]);
             }
         }
         out[h] = sum;

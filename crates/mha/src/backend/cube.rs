@@ -70,7 +70,7 @@ where
         [
             like(output.context, &[batch, seq_q, n_heads, value_dim], parts.query.dtype),
             like(output.lse, &[batch, n_heads, seq_q], DType::F32),
-            like(output.statistics, &[2, batch, n_heads, seq_q], DType::F32),
+            like(output.statistics, &[3, batch, n_heads, seq_q], DType::F32),
         ]
     }
 

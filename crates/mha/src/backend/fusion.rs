@@ -31,7 +31,7 @@ impl<B: FusionBackend + Kernels> Kernels for Fusion<B> {
         let outputs = [
             (vec![batch, seq_q, n_heads, value_dim], parts.query.dtype()),
             (vec![batch, n_heads, seq_q], DType::F32),
-            (vec![2, batch, n_heads, seq_q], DType::F32),
+            (vec![3, batch, n_heads, seq_q], DType::F32),
         ];
         let run = |parts: Parts<_>, call: KernelCall<B>, _| {
             B::attention_forward(&parts, &call).into_iter().map(Some).collect()
