@@ -1,6 +1,6 @@
 //! Tables of text.
 
-use mha_examples::columns::{display_width, pad_left, pad_right};
+use mha_examples::columns::{aligned, significant};
 
 use crate::{
     case::Case,
@@ -16,7 +16,8 @@ pub(crate) fn lines<const N: usize>(head: [&str; N], rows: Vec<Vec<String>>) -> 
     if rows.is_empty() {
         return Vec::new();
     }
-    aligned(std::iter::once(head.map(String::from).to_vec()).chain(rows).collect())
+    let head = std::iter::once(head.map(String::from).to_vec());
+    aligned(&head.chain(rows).collect::<Vec<_>>())
 }
 
 /// Median milliseconds of all, and how many times as long as ours the others take.
@@ -59,33 +60,7 @@ fn by_case(
         });
         rows.push(std::iter::once(case.title()).chain(cells).collect());
     }
-    aligned(rows)
-}
-
-fn aligned(rows: Vec<Vec<String>>) -> Vec<String> {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| display_width(cell)).max()
-    };
-    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
-    let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
-            if column == 0 { pad_right(cell, width) } else { pad_left(cell, width) }
-        });
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_string()
-    };
-    rows.iter().map(line).collect()
-}
-
-/// Three significant digits, or all before the point.
-fn significant(value: f64) -> String {
-    let decimals = match value {
-        ..0.995 => 3,
-        ..9.995 => 2,
-        ..99.95 => 1,
-        _ => 0,
-    };
-    format!("{value:.decimals$}")
+    aligned(&rows)
 }
 
 #[cfg(test)]
@@ -107,11 +82,5 @@ mod tests {
             ["peak MB above the start  mha-flex", "1 x 4096, forward            12.5"]
         );
         assert!(times(&Results::default()).is_empty());
-    }
-
-    #[test]
-    fn three_digits_are_significant() {
-        let texts = [0.1234, 0.9999, 1.234, 12.34, 99.99, 1234.5].map(significant);
-        assert_eq!(texts, ["0.123", "1.00", "1.23", "12.3", "100", "1234"]);
     }
 }

@@ -75,6 +75,7 @@ impl BackendName {
     /// [`NoAdapter`] when the backend has nothing to run on. The job has not begun then.
     pub fn run<J: Job>(self, job: J) -> Result<J::Output, NoAdapter> {
         use burn::backend::Autodiff;
+        self.available()?;
         match self {
             #[cfg(feature = "ndarray")]
             Self::Ndarray => {
@@ -83,13 +84,33 @@ impl BackendName {
             #[cfg(feature = "flex")]
             Self::Flex => Ok(job.run::<Autodiff<burn::backend::Flex>>(Default::default())),
             #[cfg(feature = "wgpu")]
-            Self::Wgpu => {
-                // The first tensor on a machine without an adapter would panic, so ask before it.
-                if !has_adapter() {
-                    return Err(NoAdapter);
-                }
-                Ok(job.run::<Autodiff<burn::backend::Wgpu>>(Default::default()))
-            }
+            Self::Wgpu => Ok(job.run::<Autodiff<burn::backend::Wgpu>>(Default::default())),
+        }
+    }
+
+    /// Whether this backend has something to run on.
+    ///
+    /// # Errors
+    ///
+    /// [`NoAdapter`] when it has not.
+    pub fn available(self) -> Result<(), NoAdapter> {
+        match self {
+            // The first tensor on a machine without an adapter would panic, so ask before it.
+            #[cfg(feature = "wgpu")]
+            Self::Wgpu if !has_adapter() => Err(NoAdapter),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it computes in the machine's main memory.
+    pub fn is_on_cpu(self) -> bool {
+        match self {
+            #[cfg(feature = "ndarray")]
+            Self::Ndarray => true,
+            #[cfg(feature = "flex")]
+            Self::Flex => true,
+            #[cfg(feature = "wgpu")]
+            Self::Wgpu => false,
         }
     }
 }

@@ -23,6 +23,33 @@ pub fn pad_right(text: &str, width: usize) -> String {
     text.to_owned() + &" ".repeat(width.saturating_sub(display_width(text)))
 }
 
+/// A table's lines: the first column to the left, the others to the right.
+pub fn aligned(rows: &[Vec<String>]) -> Vec<String> {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| display_width(cell)).max()
+    };
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
+            if column == 0 { pad_right(cell, width) } else { pad_left(cell, width) }
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_string()
+    };
+    rows.iter().map(line).collect()
+}
+
+/// Three significant digits, or all before the point; for numbers of 0 and more.
+pub fn significant(value: f64) -> String {
+    let decimals = match value {
+        ..0.995 => 3,
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,5 +60,11 @@ mod tests {
         assert_eq!(display_width("\x1b[38;5;16m苹\x1b[0m|"), 3);
         assert_eq!(pad_left("苹", 4) + "|", "  苹|");
         assert_eq!(pad_right("a", 3) + "|", "a  |");
+    }
+
+    #[test]
+    fn three_digits_are_significant() {
+        let texts = [0.1234, 0.9999, 1.234, 12.34, 99.99, 1234.5].map(significant);
+        assert_eq!(texts, ["0.123", "1.00", "1.23", "12.3", "100", "1234"]);
     }
 }

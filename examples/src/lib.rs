@@ -1,5 +1,5 @@
 //! What the examples share: the command line, the choice of a backend, lines and drawings in the
-//! terminal, pictures, random bits.
+//! terminal, pictures, random bits, medians.
 
 pub mod backend;
 pub mod columns;
@@ -8,3 +8,4 @@ pub mod heatmap;
 pub mod picture;
 pub mod print;
 pub mod random;
+pub mod statistics;

@@ -1,7 +1,10 @@
 //! The table of cases that runs on every path and backend.
 
 use mha::oracle::Sizes;
-use mha::{Gate, Offset, Position, QkNorm, Rotary, RotaryScaling, Rule, Sink, T5Buckets, Yarn};
+use mha::{
+    Gate, Offset, Position, ProjectionBias, QkNorm, Rotary, RotaryScaling, Rule, Sink, T5Buckets,
+    Yarn,
+};
 
 use crate::{Case, Dense};
 
@@ -32,6 +35,12 @@ fn causal() -> Vec<Rule> {
 
 fn window(left: Option<usize>, right: Option<usize>) -> Rule {
     Rule::Window { left, right, sinks: 0, offset: Offset::BottomRight }
+}
+
+fn key_and_gate_alone() -> ProjectionBias {
+    let mut bias = ProjectionBias::default();
+    (bias.query, bias.value, bias.output) = (false, false, false);
+    bias
 }
 
 fn masks() -> Vec<Case> {
@@ -267,6 +276,11 @@ fn groups_and_widths() -> Vec<Case> {
         },
         Case { bias_kv: 2, sink: Sink::Quiet, ..grouped("grouped, memory, quiet", SIX_HEADS, 3) },
         Case { widths, ..plain("free widths", BASE) },
+        Case {
+            projection_bias: key_and_gate_alone(),
+            gate: Gate::PerHead,
+            ..plain("few projection biases", BASE)
+        },
         Case { pad, widths, ..grouped("free widths, grouped", SIX_HEADS, 2) },
         Case {
             widths,

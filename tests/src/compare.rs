@@ -1,5 +1,7 @@
 //! How a result is held against the oracle.
 
+use crate::Measure;
+
 /// The largest difference, NaN if there is one.
 ///
 /// # Panics
@@ -19,19 +21,18 @@ pub fn as_accurate_as_textbook(
     oracle: &[f64],
     magnitude: f64,
 ) -> Result<(), String> {
-    accurate(max_error(out, oracle), max_error(textbook, oracle), magnitude)
+    let measure = Measure {
+        name: String::new(),
+        error: max_error(out, oracle),
+        textbook: max_error(textbook, oracle),
+        rounding: one_rounding(magnitude),
+    };
+    measure.verdict()
 }
 
-/// Whether an error of `ours` is at most twice that of `theirs`, the textbook formula's, and a
-/// rounding.
-pub(crate) fn accurate(ours: f64, theirs: f64, magnitude: f64) -> Result<(), String> {
-    let one_rounding = f64::from(f32::EPSILON) * magnitude;
-    if ours <= 2.0 * theirs + one_rounding {
-        return Ok(());
-    }
-    Err(format!(
-        "error {ours:e}, of the textbook formula {theirs:e}, one rounding {one_rounding:e}"
-    ))
+/// The rounding error of a number in f32.
+pub(crate) fn one_rounding(magnitude: f64) -> f64 {
+    f64::from(f32::EPSILON) * magnitude
 }
 
 /// Panics unless [`as_accurate_as_textbook`], with the largest number of the oracle as magnitude.

@@ -9,7 +9,7 @@ mod position;
 mod run;
 
 use mha::oracle::Sizes;
-use mha::{Gate, QkNorm, Sink};
+use mha::{Gate, ProjectionBias, QkNorm, Sink};
 use proptest::prelude::*;
 
 use crate::{Case, Dense};
@@ -67,6 +67,7 @@ fn case(sizes: impl Strategy<Value = Sizes>) -> impl Strategy<Value = Case> {
                 neighbour: 0,
                 sizes,
                 widths,
+                projection_bias: ProjectionBias::default(),
                 scale,
                 softcap,
                 pad: pad.map(|percent| Dense { dims: [batch, seq_k], percent }),

@@ -8,6 +8,7 @@ mod cases;
 mod compare;
 mod draw;
 mod layer;
+mod measure;
 mod numbers;
 mod rules;
 mod yardstick;
@@ -20,7 +21,8 @@ pub use compare::{
     max_error, wide,
 };
 pub use draw::{CacheKind, Pieces, any_case, for_all_draws, pieces, seed};
-pub use layer::{Layer, Named, module_gradients};
+pub use layer::{Call, Layer, Named, explained_steps, module_gradients};
+pub use measure::Measure;
 pub use numbers::{coins, numbers};
 pub use rules::{sees, slopes};
 pub use yardstick::Yardstick;

@@ -11,26 +11,34 @@ pub fn sees(rule: &Rule, sizes: &Sizes, [b, i, j]: [usize; 3]) -> bool {
             Offset::At(offset) => *offset,
             Offset::PerEntry(offsets) => *of(offsets, b),
         };
-        i as i64 + offset
+        (i as i64).saturating_add(offset)
     };
     let key = j as i64;
     match rule {
         Rule::Causal { offset } => key <= stands(offset),
         Rule::Window { left, right, sinks, offset } => {
             let query = stands(offset);
-            let left = left.is_none_or(|left| query - key <= left as i64);
-            (left || j < *sinks) && right.is_none_or(|right| key - query <= right as i64)
+            let within = |distance: i64, most: Option<usize>| {
+                most.is_none_or(|most| distance <= count(most))
+            };
+            let left = within(query.saturating_sub(key), *left) || j < *sinks;
+            left && within(key.saturating_sub(query), *right)
         }
         Rule::Lengths { lengths } => j < *of(lengths, b),
         Rule::LeftPadding { padding } => j >= *of(padding, b),
         Rule::Segments { query, key } => of(query, b)[i] == of(key, b)[j],
         Rule::Prefix { lengths, offset } => key <= stands(offset) || j < *of(lengths, b),
         Rule::Chunked { size, offset } => {
-            let size = *size as i64;
+            let size = count(*size);
             stands(offset).div_euclid(size) == key.div_euclid(size)
         }
         other => panic!("the tests do not know {other:?}"),
     }
+}
+
+/// A number of keys to compare distances with, however large.
+fn count(keys: usize) -> i64 {
+    i64::try_from(keys).unwrap_or(i64::MAX)
 }
 
 fn of<T>(items: &[T], entry: usize) -> &T {

@@ -5,8 +5,8 @@ use num_traits::Float;
 
 use crate::cancel::terms_of;
 use crate::case::convert;
-use crate::compare::accurate;
-use crate::{Case, Layer, Named, largest, max_error, wide};
+use crate::compare::one_rounding;
+use crate::{Case, Layer, Measure, Named, largest, max_error, wide};
 
 /// The exact results of a case, and those of the textbook formula in f32.
 ///
@@ -49,6 +49,13 @@ impl<'a> Yardstick<'a> {
         Self::new(case, neighbours, magnitudes, module_results, module_terms)
     }
 
+    /// For the steps of a module's call, as [`Layer::steps`] has them; see
+    /// [`explained_steps`](crate::explained_steps).
+    pub fn of_steps(case: &'a Case, neighbours: u32) -> Self {
+        let results = |case: &Case| (Layer::new(case).steps(), Layer::new(case).steps());
+        Self::new(case, neighbours, Vec::new(), results, |_| Vec::new())
+    }
+
     fn new(
         case: &'a Case,
         neighbours: u32,
@@ -62,29 +69,33 @@ impl<'a> Yardstick<'a> {
     /// Panics unless each of these is at most twice as far off as the textbook formula, give or take
     /// a rounding, and infinite exactly where the oracle's is.
     pub fn check(&self, ours: &Named<f32>) {
-        let (exact, textbook) = &self.here;
-        let mut near: Option<Vec<Results>> = None;
-        for (name, ours) in ours {
-            let what = format!("{}, {name}", self.case.name);
-            let all = of(exact, name);
-            for (&ours, &exact) in ours.iter().zip(all).filter(|(_, exact)| exact.is_infinite()) {
-                assert_eq!(f64::from(ours), exact, "{what}");
+        for measure in self.measure(ours) {
+            if let Err(error) = measure.verdict() {
+                panic!("{}, {}: {error}", self.case.name, measure.name);
             }
-            let magnitude = self.magnitudes.iter().find(|(other, _)| other == name);
-            let finite: Vec<f64> = all.iter().copied().filter(|exact| exact.is_finite()).collect();
-            let magnitude = largest(magnitude.map_or(&finite, |(_, magnitude)| magnitude));
-            let magnitude = match largest(&finite) {
-                0.0 if name.starts_with("gradient") => {
-                    let terms = (self.terms)(self.case);
-                    terms
-                        .iter()
-                        .find(|(other, _)| other == name)
-                        .map_or(magnitude, |(_, terms)| magnitude.max(largest(terms)))
-                }
-                _ => magnitude,
-            };
-            let (ours, theirs) = (error(ours, all), error(of(textbook, name), all));
-            let Err(strict) = accurate(ours, theirs, magnitude) else { continue };
+        }
+    }
+
+    /// How far each of these is off, and how far it may be.
+    pub fn measure(&self, ours: &Named<f32>) -> Vec<Measure> {
+        let mut near = None;
+        ours.iter().map(|(name, ours)| self.measure_one(name, ours, &mut near)).collect()
+    }
+
+    fn measure_one(&self, name: &str, ours: &[f32], near: &mut Option<Vec<Results>>) -> Measure {
+        let (exact, textbook) = &self.here;
+        let exact = of(exact, name);
+        let mut measure = Measure {
+            name: name.to_string(),
+            error: error(ours, exact),
+            textbook: error(of(textbook, name), exact),
+            rounding: one_rounding(self.magnitude(name, exact)),
+        };
+        let mut infinite = ours.iter().zip(exact).filter(|(_, exact)| exact.is_infinite());
+        if infinite.any(|(&ours, &exact)| f64::from(ours) != exact) {
+            measure.error = f64::INFINITY;
+        }
+        if !measure.passes() {
             let near = near.get_or_insert_with(|| {
                 let neighbour = |neighbour| Case { neighbour, ..self.case.clone() };
                 let all = (1..=self.neighbours).map(neighbour);
@@ -92,10 +103,22 @@ impl<'a> Yardstick<'a> {
             });
             let errors =
                 near.iter().map(|(exact, theirs)| error(of(theirs, name), of(exact, name)));
-            if accurate(ours, errors.fold(theirs, f64::max), magnitude).is_err() {
-                panic!("{what}: {strict}");
-            }
+            measure.textbook = errors.fold(measure.textbook, f64::max);
         }
+        measure
+    }
+
+    /// What a rounding of this result is relative to.
+    fn magnitude(&self, name: &str, exact: &[f64]) -> f64 {
+        let finite: Vec<f64> = exact.iter().copied().filter(|exact| exact.is_finite()).collect();
+        let found = |all: &Named<f64>| {
+            all.iter().find(|(other, _)| other == name).map(|(_, numbers)| largest(numbers))
+        };
+        let magnitude = found(&self.magnitudes).unwrap_or_else(|| largest(&finite));
+        if largest(&finite) == 0.0 && name.starts_with("gradient") {
+            return found(&(self.terms)(self.case)).map_or(magnitude, |terms| magnitude.max(terms));
+        }
+        magnitude
     }
 
     /// Panics when one of the gradients that are `asked` for by name is missing. Where there are no
@@ -106,6 +129,16 @@ impl<'a> Yardstick<'a> {
             let there = ours.iter().any(|(other, _)| other == name);
             assert!(there || nothing, "{}: no {name}", self.case.name);
         }
+    }
+
+    /// The names of all results, outputs first and gradients from the output backwards.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.here.0.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Whether the exact results are numbers, as they are but for settings that overflow in f64 too.
+    pub fn is_exact(&self) -> bool {
+        !self.here.0.iter().flat_map(|(_, exact)| exact).any(|x| x.is_nan())
     }
 }
 

@@ -20,7 +20,7 @@ impl Case {
             tensor(&self.memory_values(which), [self.bias_kv, n_kv_heads, width]).require_grad()
         };
         let leaves = Leaves {
-            bias: self.bias.map(|dims| tensor(&self.bias_values(dims), dims).require_grad()),
+            bias: self.bias_tensor(),
             table: match &self.position {
                 Position::T5(buckets) => {
                     Some(tensor(&self.table_values(), [buckets.n_buckets, n_heads]).require_grad())
@@ -100,6 +100,7 @@ impl Case {
             .with_gate(self.gate)
             .with_dropout(self.dropout.map_or(0.0, |(_, probability)| probability));
         (config.scale, config.softcap, config.qk_norm) = (self.scale, self.softcap, self.qk_norm);
+        config.bias = self.projection_bias;
         config
     }
 
@@ -110,7 +111,17 @@ impl Case {
 
     /// Gives a module's input the masks, bias, head scale and seed of the case; masks by the setters
     /// of `burn::nn` where these say it.
-    pub fn apply<B: Backend>(&self, mut input: MhaInput<B>) -> MhaInput<B> {
+    pub fn apply<B: Backend>(&self, input: MhaInput<B>) -> MhaInput<B> {
+        self.apply_with(input, self.bias_tensor(), self.head_scale_tensor())
+    }
+
+    /// [`apply`](Self::apply) with the tensors of bias and head scale.
+    pub(crate) fn apply_with<B: Backend>(
+        &self,
+        mut input: MhaInput<B>,
+        bias: Option<Tensor<B, 4>>,
+        head_scale: Option<Tensor<B, 1>>,
+    ) -> MhaInput<B> {
         if let Some(dense) = self.pad {
             input = input.mask_pad(self.dense(dense));
         }
@@ -123,10 +134,10 @@ impl Case {
         for rule in &self.rules {
             input = input.mask(rule.clone().into());
         }
-        if let Some(dims) = self.bias {
-            input = input.bias(tensor(&self.bias_values(dims), dims));
+        if let Some(bias) = bias {
+            input = input.bias(bias);
         }
-        if let Some(scale) = self.head_scale_tensor() {
+        if let Some(scale) = head_scale {
             input = input.head_scale(scale);
         }
         match self.dropout {
@@ -138,6 +149,11 @@ impl Case {
     /// The padding mask.
     pub fn pad_tensor<B: Backend>(&self) -> Tensor<B, 2, Bool> {
         self.dense(self.pad.expect("the case has padding"))
+    }
+
+    /// The additive bias, in its own shape.
+    pub(crate) fn bias_tensor<B: Backend>(&self) -> Option<Tensor<B, 4>> {
+        self.bias.map(|dims| tensor(&self.bias_values(dims), dims).require_grad())
     }
 
     /// The head scales.

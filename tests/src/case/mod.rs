@@ -6,7 +6,7 @@ mod oracle;
 
 use burn::tensor::{Bool, Tensor, backend::Backend};
 use mha::oracle::Sizes;
-use mha::{Gate, Position, QkNorm, Rule, Sink};
+use mha::{Gate, Position, ProjectionBias, QkNorm, Rule, Sink};
 
 use crate::{bools, coins, numbers};
 
@@ -32,6 +32,8 @@ pub struct Case {
     pub sizes: Sizes,
     /// For a module: `d_model`, `d_key`, `d_value` and `d_output`; all heads together if not given.
     pub widths: Option<[usize; 4]>,
+    /// For a module: which projections add a bias.
+    pub projection_bias: ProjectionBias,
     /// In place of 1/√head_dim.
     pub scale: Option<f64>,
     /// The cap of the scaled scores.
@@ -88,6 +90,7 @@ impl Case {
             neighbour: 0,
             sizes: Sizes { batch, n_heads, n_kv_heads, seq_q, seq_k, head_dim, value_dim },
             widths: None,
+            projection_bias: ProjectionBias::default(),
             scale: None,
             softcap: None,
             pad: None,
@@ -199,6 +202,6 @@ pub(crate) fn convert<T: From<f32>>(numbers: &[f32]) -> Vec<T> {
 }
 
 /// Where a place lies in a row-major tensor whose axes of 1 are broadcast.
-fn at<const D: usize>(dims: [usize; D], place: [usize; D]) -> usize {
+pub(crate) fn at<const D: usize>(dims: [usize; D], place: [usize; D]) -> usize {
     dims.iter().zip(place).fold(0, |index, (&dim, x)| index * dim + if dim == 1 { 0 } else { x })
 }

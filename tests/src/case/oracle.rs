@@ -34,7 +34,9 @@ impl Case {
         let hides = self.hides();
         let seq_k = self.sizes.seq_k;
         attention.hide(|b, h, i, j| j < seq_k && hides([b, h, i, j]));
-        self.add_biases(&mut attention);
+        for (_, bias) in self.biases::<T>() {
+            attention.bias.iter_mut().zip(bias).for_each(|(sum, x)| *sum = *sum + x);
+        }
         if let Some((seed, probability)) = self.dropout {
             attention.drop(seed, probability);
         }
@@ -72,34 +74,44 @@ impl Case {
         }
     }
 
-    fn add_biases<T: From<f32> + num_traits::Float>(&self, attention: &mut Attention<T>) {
-        let Sizes { n_heads, seq_q, seq_k, .. } = self.sizes;
-        let given = self.bias.map(|dims| (dims, self.bias_values(dims)));
-        let slopes = slopes(n_heads);
-        let table = self.table_values();
-        let seq = attention.sizes.seq_k;
-        for (index, slot) in attention.bias.iter_mut().enumerate() {
-            let (row, j) = (index / seq, index % seq);
-            let [b, h, i] = [row / seq_q / n_heads, row / seq_q % n_heads, row % seq_q];
-            if j >= seq_k {
-                continue;
+    /// What is added to the scores, by the names of an explanation's steps and for every pair of query
+    /// and key: `[batch, n_heads, seq_q, seq_k and extra keys]`. Extra keys have no bias.
+    pub(crate) fn biases<T: From<f32> + num_traits::Float>(&self) -> Vec<(&'static str, Vec<T>)> {
+        let Sizes { batch, n_heads, seq_q, seq_k, .. } = self.sizes;
+        let over_pairs = |of: &dyn Fn([usize; 4]) -> T| -> Vec<T> {
+            let seq = seq_k + self.extra_keys();
+            let pair = |index: usize| {
+                let (row, j) = (index / seq, index % seq);
+                let place = [row / seq_q / n_heads, row / seq_q % n_heads, row % seq_q, j];
+                if j < seq_k { of(place) } else { T::zero() }
+            };
+            (0..batch * n_heads * seq_q * seq).map(pair).collect()
+        };
+        let distance = |i: usize, j: usize| j as i64 - (i as i64 + seq_k as i64 - seq_q as i64);
+        let number = |x: f64| <T as num_traits::NumCast>::from(x).expect("a number");
+        let mut biases = Vec::new();
+        match &self.position {
+            Position::Alibi => {
+                let slopes: Vec<T> = slopes(n_heads).into_iter().map(number).collect();
+                let bias = |[_, h, i, j]: [usize; 4]| {
+                    -slopes[h] * number(distance(i, j).unsigned_abs() as f64)
+                };
+                biases.push(("ALiBi", over_pairs(&bias)));
             }
-            let mut add = |x: T| *slot = *slot + x;
-            if let Some((dims, values)) = &given {
-                add(values[at(*dims, [b, h, i, j])].into());
+            Position::T5(buckets) => {
+                let table = self.table_values();
+                let bias = |[_, h, i, j]: [usize; 4]| {
+                    table[buckets.bucket(distance(i, j)) * n_heads + h].into()
+                };
+                biases.push(("T5", over_pairs(&bias)));
             }
-            let distance = j as i64 - (i as i64 + seq_k as i64 - seq_q as i64);
-            match &self.position {
-                Position::Alibi => {
-                    let slope: T = num_traits::NumCast::from(slopes[h]).expect("a number");
-                    add(-slope * num_traits::NumCast::from(distance.abs()).expect("a number"));
-                }
-                Position::T5(buckets) => {
-                    add(table[buckets.bucket(distance) * n_heads + h].into());
-                }
-                _ => {}
-            }
+            _ => {}
         }
+        if let Some(dims) = self.bias {
+            let values = self.bias_values(dims);
+            biases.push(("bias", over_pairs(&|place| values[at(dims, place)].into())));
+        }
+        biases
     }
 
     /// Keys or values with memory (`which`: 0 for keys, 1 for values) and zero key behind each entry.

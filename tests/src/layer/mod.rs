@@ -1,6 +1,8 @@
 //! The oracle of a whole module: projections, norms, rotations, attention, gate, output projection.
 
+mod call;
 mod module;
+mod steps;
 
 use mha::oracle::{
     Attention, Gradients, Norm, Output, Sizes, gate, gate_backward, linear, linear_backward,
@@ -12,7 +14,9 @@ use num_traits::Float;
 use crate::Case;
 use crate::cancel::terms_of;
 use crate::case::convert;
+pub use call::Call;
 pub use module::module_gradients;
+pub use steps::explained_steps;
 
 /// The inputs and parameters of one call of a module, in plain numbers.
 #[derive(Debug, Clone)]
@@ -24,7 +28,7 @@ pub struct Layer<T> {
     pub inputs: [Vec<T>; 3],
     /// Weights of query, key, value, output and, if there is one, gate, each `[d_input, d_output]`.
     pub weights: Vec<Vec<T>>,
-    /// Their biases, each `[d_output]`.
+    /// Their biases, each `[d_output]`; empty for a projection without one.
     pub biases: Vec<Vec<T>>,
     /// Factors and shifts of the query's and the key's norm, each `[head_dim]`.
     norms: [[Vec<T>; 2]; 2],
@@ -70,12 +74,17 @@ impl<T: Float + From<f32>> Layer<T> {
             let all = case.numbers(31 + index as u64, d_input * d_output).into_iter();
             all.map(|x| (x * shrink).into()).collect()
         };
+        let has = &case.projection_bias;
+        let has_bias = [has.query, has.key, has.value, has.output, has.gate];
+        let bias = |index: usize| {
+            if has_bias[index] { draw(41 + index, shapes[index][1]) } else { Vec::new() }
+        };
         let rows = [batch * seq_q, batch * seq_k, batch * seq_k];
         Self {
             case: case.clone(),
             inputs: [0, 1, 2].map(|index| draw(21 + index, rows[index] * shapes[index][0])),
             weights: (0..shapes.len()).map(weight).collect(),
-            biases: (0..shapes.len()).map(|index| draw(41 + index, shapes[index][1])).collect(),
+            biases: (0..shapes.len()).map(bias).collect(),
             norms: [51, 53].map(|which| [draw(which, head_dim), draw(which + 1, head_dim)]),
             shapes,
         }
@@ -138,7 +147,9 @@ impl<T: Float + From<f32>> Layer<T> {
             let [input, weight, d_output] = [input, &self.weights[index], d_output].map(&terms);
             let [x, w, b] = linear_backward(&input, &weight, &d_output, self.shapes[index][1]);
             named.push((format!("{}.weight", LINEARS[index]), w));
-            named.push((format!("{}.bias", LINEARS[index]), b));
+            if !self.biases[index].is_empty() {
+                named.push((format!("{}.bias", LINEARS[index]), b));
+            }
             x
         };
         let gated = self.gated(&output.context, &gate_logits);
@@ -176,10 +187,13 @@ impl<T: Float + From<f32>> Layer<T> {
         }
         let names = ["the input query", "the input key", "the input value"];
         named.extend(names.map(String::from).into_iter().zip(inputs));
-        named.extend(name_norm("query_norm", query_norm));
-        named.extend(name_norm("key_norm", key_norm));
+        named.extend(self.name_norm("query_norm", query_norm));
+        named.extend(self.name_norm("key_norm", key_norm));
 
         let case = &self.case;
+        if case.bias.is_some() {
+            named.push(("the input bias".into(), case.bias_gradient(&terms(&inner.bias))));
+        }
         if case.bias_kv > 0 {
             named.push(("bias_k".into(), case.memory_gradient(&terms(&inner.key))));
             named.push(("bias_v".into(), case.memory_gradient(&terms(&inner.value))));
@@ -201,7 +215,7 @@ impl<T: Float + From<f32>> Layer<T> {
             named.push(("sinks".into(), if term(-T::one()) > T::zero() { sums } else { exact }));
         }
         if case.head_scale {
-            named.push(("head_scale".into(), inner.head_scale.clone()));
+            named.push(("the input head_scale".into(), inner.head_scale.clone()));
         }
         named
     }
@@ -245,7 +259,8 @@ impl<T: Float + From<f32>> Layer<T> {
     }
 
     fn project(&self, index: usize, input: &[T]) -> Vec<T> {
-        linear(input, &self.weights[index], Some(&self.biases[index]), self.shapes[index][0])
+        let bias = Some(self.biases[index].as_slice()).filter(|bias| !bias.is_empty());
+        linear(input, &self.weights[index], bias, self.shapes[index][0])
     }
 
     fn gated(&self, context: &[T], logits: &Option<Vec<T>>) -> Vec<T> {
@@ -264,6 +279,12 @@ impl<T: Float + From<f32>> Layer<T> {
 
     fn has_shift(&self) -> bool {
         matches!(self.case.qk_norm, Some(QkNorm::Layer { .. }))
+    }
+
+    fn name_norm(&self, name: &str, gradients: Option<[Vec<T>; 2]>) -> Named<T> {
+        let Some([gamma, beta]) = gradients else { return Vec::new() };
+        let shift = self.has_shift().then(|| (format!("{name}.beta"), beta));
+        [(format!("{name}.gamma"), gamma)].into_iter().chain(shift).collect()
     }
 
     fn normed(&self, which: usize, split: &[T]) -> Vec<T> {
@@ -320,9 +341,4 @@ impl<T: Float> Turn<T> {
         let position = <T as num_traits::NumCast>::from(self.first + token as i64);
         position.expect("a number") * self.frequencies[pair]
     }
-}
-
-fn name_norm<T>(name: &str, gradients: Option<[Vec<T>; 2]>) -> Named<T> {
-    let Some([gamma, beta]) = gradients else { return Vec::new() };
-    vec![(format!("{name}.gamma"), gamma), (format!("{name}.beta"), beta)]
 }

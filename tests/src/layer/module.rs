@@ -18,7 +18,8 @@ impl<T: Float + Element + From<f32>> Layer<T> {
             let [d_input, d_output] = self.shapes[index];
             Linear {
                 weight: Param::from_tensor(tensor(&self.weights[index], [d_input, d_output])),
-                bias: Some(Param::from_tensor(tensor(&self.biases[index], [d_output]))),
+                bias: (!self.biases[index].is_empty())
+                    .then(|| Param::from_tensor(tensor(&self.biases[index], [d_output]))),
             }
         };
         let case = &self.case;
@@ -83,7 +84,9 @@ pub fn module_gradients<B: burn::tensor::backend::AutodiffBackend, N>(
     let layers = layers.into_iter().chain(&module.gate).zip(LINEARS);
     for (layer, name) in layers {
         add!(format!("{name}.weight"), layer.weight);
-        add!(format!("{name}.bias"), layer.bias.as_ref().expect("a bias"));
+        if let Some(bias) = &layer.bias {
+            add!(format!("{name}.bias"), bias);
+        }
     }
     for (input, name) in inputs.iter().zip(["query", "key", "value"]) {
         add!(format!("the input {name}"), input);

@@ -4,10 +4,10 @@
 use burn::tensor::Tensor;
 use burn::tensor::backend::{AutodiffBackend, Backend};
 use mha::oracle::Sizes;
-use mha::{MhaInput, Path, Weights, attention};
+use mha::{Path, Weights, attention};
 use mha_tests::{
-    Case, Layer, Leaves, Named, Yardstick, cases, floats, module_gradients, on_every_backend,
-    paths, tensor, wide,
+    Call, Case, Layer, Leaves, Named, Yardstick, cases, floats, on_every_backend, paths, tensor,
+    wide,
 };
 
 on_every_backend!(function, function_without_autodiff, module, module_averages_heads);
@@ -98,15 +98,9 @@ fn check_function_on<B: AutodiffBackend>(path: Path, case: &Case, yardstick: &Ya
     yardstick.check(&ours);
 }
 
-/// The module of a case and its input.
-fn call<B: Backend>(
-    case: &Case,
-    layer: &Layer<f32>,
-) -> (mha::MultiHeadAttention<B>, MhaInput<B>, [Tensor<B, 3>; 3]) {
-    let module = layer.fill(case.config().init(&B::Device::default()));
-    let [query, key, value] = layer.tensors();
-    let input = MhaInput::new(query.clone(), key.clone(), value.clone());
-    (module, case.apply(input), [query, key, value])
+/// The call of a case's module.
+fn call<B: Backend>(case: &Case) -> Call<B> {
+    Call::new(&Layer::new(case), case.config().init(&B::Device::default()))
 }
 
 fn module<B: AutodiffBackend>() {
@@ -124,30 +118,21 @@ pub(crate) fn check_module<B: AutodiffBackend>(case: &Case) {
 }
 
 fn check_module_on<B: AutodiffBackend>(path: Path, case: &Case, yardstick: &Yardstick<'_>) {
-    let (module, input, inputs) = call::<B>(case, &Layer::new(case));
+    let call = call::<B>(case);
     let weights = if path == Path::Plain { Weights::PerHead } else { Weights::None };
-    let out = module.forward(input.path(path).weights(weights).lse());
+    let out = call.module.forward(call.input.clone().path(path).weights(weights).lse());
     let mut ours = outputs(path, floats(out.context.clone()), out.weights, out.lse);
     if case.has_pairs() {
         let d_output = tensor::<B, 3, _>(&case.d_output(), out.context.dims());
-        let gradients = (out.context * d_output).sum().backward();
-        let read = |data: burn::tensor::TensorData| data.to_vec::<f32>().expect("it holds f32");
-        let gradients = module_gradients(&module, &inputs, &gradients, read).into_iter();
-        ours.extend(gradients.map(|(name, gradient)| (format!("gradient of {name}"), gradient)));
-        let has_shift = matches!(case.qk_norm, Some(mha::QkNorm::Layer { .. }));
-        yardstick.check_all_are_there(&ours, |name| {
-            (path == Path::Plain || name != "weights")
-                && !name.ends_with("head_scale")
-                && (has_shift || !name.ends_with("norm.beta"))
-        });
+        ours.extend(call.gradients(&(out.context * d_output).sum().backward()));
+        yardstick.check_all_are_there(&ours, |name| path == Path::Plain || name != "weights");
     }
     yardstick.check(&ours);
 }
 
 fn module_averages_heads<B: AutodiffBackend>() {
     for case in cases() {
-        let layer = Layer::<f32>::new(&case);
-        let (module, input, _) = call::<B>(&case, &layer);
+        let Call { module, input, .. } = call::<B>(&case);
         let per_head = module.forward(input.clone().weights(Weights::PerHead)).weights.unwrap();
         let averaged = module.forward(input.clone().weights(Weights::Averaged)).weights.unwrap();
         let none = module.forward(input).weights;

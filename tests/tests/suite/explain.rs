@@ -8,10 +8,18 @@ use mha::{
     weights_of,
 };
 use mha_tests::{
-    Case, Layer, assert_close, assert_same, cases, floats, numbers, on_every_backend, tensor,
+    Case, Layer, Yardstick, assert_close, assert_same, cases, explained_steps, floats, numbers,
+    on_every_backend, paths, tensor,
 };
 
-on_every_backend!(the_same_bits, why_adds_up, steps_of_everything, nan_and_empty, chosen_weights);
+on_every_backend!(
+    the_same_bits,
+    every_step_is_the_oracles,
+    why_adds_up,
+    steps_of_everything,
+    nan_and_empty,
+    chosen_weights,
+);
 
 fn module<B: Backend>(case: &Case) -> (mha::MultiHeadAttention<B>, MhaInput<B>) {
     let layer = Layer::<f32>::new(case);
@@ -30,6 +38,20 @@ fn the_same_bits<B: AutodiffBackend>() {
         assert_same(&floats(out.weights.unwrap()), &floats(explanation.output.weights.unwrap()));
         let last = explanation.steps.last().expect("steps");
         assert_eq!(last.shape, out.context.dims());
+    }
+}
+
+/// As accurate as the textbook formula on the same way, step by step.
+fn every_step_is_the_oracles<B: AutodiffBackend>() {
+    for case in cases() {
+        let yardstick = Yardstick::of_steps(&case, 32);
+        let (module, input) = module::<B>(&case);
+        for path in paths::<B>() {
+            let input = input.clone().weights(Weights::None).path(path);
+            let steps = explained_steps(&case, &module.explain(&input).expect("it runs"));
+            yardstick.check(&steps);
+            yardstick.check_all_are_there(&steps, |_| true);
+        }
     }
 }
 
