@@ -1,6 +1,7 @@
 //! Choice of the backend on the command line: [`BackendName`] lists what was compiled in,
 //! [`BackendName::run`] hands a generic [`Job`] the backend's type and device.
 
+use std::panic::{self, AssertUnwindSafe};
 use std::{error::Error, process::ExitCode};
 
 use burn::tensor::backend::AutodiffBackend;
@@ -118,7 +119,9 @@ impl BackendName {
 impl BackendName {
     /// [`run`](Self::run), and what the program says of it: nothing, or the error in one sentence.
     pub fn run_to_exit<J: Job<Output = Result<(), Box<dyn Error>>>>(self, job: J) -> ExitCode {
-        match self.run(job).map_err(Into::into).and_then(|outcome| outcome) {
+        let run = || self.run(job).map_err(Into::into).and_then(|outcome| outcome);
+        let outcome = if self.is_on_cpu() { run() } else { on_a_device(run) };
+        match outcome {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("error: {error}");
@@ -126,6 +129,22 @@ impl BackendName {
             }
         }
     }
+}
+
+/// What a device cannot do, such as find memory for a tensor, Burn says in a panic when the next tensor is
+/// read: here it becomes an error. With `RUST_BACKTRACE` set, the panic is shown as well.
+fn on_a_device(run: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Result<(), Box<dyn Error>> {
+    if std::env::var_os("RUST_BACKTRACE").is_none_or(|value| value == "0") {
+        panic::set_hook(Box::new(|_| {}));
+    }
+    panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text =
+            text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given");
+        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        Err(format!("the device stopped: {line}; smaller sizes, or `--backend ndarray`, may do")
+            .into())
+    })
 }
 
 #[cfg(feature = "wgpu")]

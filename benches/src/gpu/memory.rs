@@ -32,7 +32,6 @@ pub(super) fn here(tokens: usize) -> Result<String, String> {
         usage.map(|usage| usage.bytes_reserved as f64 / 1e6).map_err(|error| format!("{error:?}"))
     };
     let (layer, tokens) = work::layer(tokens);
-    // The parameters are made when they are first used.
     let _ = tokens.clone().sum().into_scalar();
     let before = reserved()?;
     work::train_step(&layer, &tokens, Path::Fused);

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Instant;
 
+use burn::module::Module;
 use burn::tensor::{Distribution, Tensor};
 use mha::{AttentionOptions, Mask, MhaInput, MultiHeadAttention, MultiHeadAttentionConfig, Path};
 
@@ -102,8 +103,10 @@ pub(super) fn layer(length: usize) -> (MultiHeadAttention<B>, Tensor<B, 3>) {
     let device = Default::default();
     <B as burn::tensor::backend::Backend>::seed(&device, 1);
     let config = MultiHeadAttentionConfig::new(D_MODEL, N_HEADS).with_dropout(0.0);
+    let layer = config.init(&device);
+    layer.num_params(); // drawn when they are first asked for
     let tokens = Tensor::random([1, length, D_MODEL], Distribution::Normal(0.0, 1.0), &device);
-    (config.init(&device), tokens.require_grad())
+    (layer, tokens.require_grad())
 }
 
 /// Forward, mean of squares, backward to the tokens and all parameters.

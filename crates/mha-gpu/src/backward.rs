@@ -1,6 +1,8 @@
 //! The backward pass, launched: one kernel for what the keys and values get, one for the queries, and
 //! for biases the gradients of the scores, a strip of queries at a time.
 
+use std::ops::Range;
+
 use cubecl::client::ComputeClient;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -163,15 +165,16 @@ impl<'a, R: Runtime> Pass<'a, R> {
             (Blocks::Keys, of_keys),
             (Blocks::QueriesByAll, of_queries),
         ];
-        let side = Side::new(self.client, self.call, &self.sizes, &passes, true)?;
+        let side = Side::new(self.client, self.call, &self.sizes, &self.limits, &passes, true)?;
         self.delta::<E>(&side);
         if wanted.key || wanted.value {
-            let [key, value] = self.d_key_value::<E>(&side, of_keys);
+            let [key, value] = self.d_key_value::<E>(&side, side.fitted(Blocks::Keys, of_keys));
             gradients.key = wanted.key.then_some(key);
             gradients.value = wanted.value.then_some(value);
         }
         if wanted.query {
-            gradients.query = Some(self.d_query::<E>(&side, of_queries));
+            gradients.query =
+                Some(self.d_query::<E>(&side, side.fitted(Blocks::Queries, of_queries)));
         }
         if bias.is_some() || relative.is_some() {
             gradients.bias = bias.map(|bias| self.floats(bias.dims.iter().product()));
@@ -216,20 +219,58 @@ impl<'a, R: Runtime> Pass<'a, R> {
         side.numbers(blocks, 0..self.sizes.seq_q)
     }
 
+    /// How many tiles one launch meets, with a kernel that knows whether others follow.
+    fn at_once(&self, side: &Side, spec: Spec, tiles: usize) -> (Spec, usize) {
+        let at_once = self.limits.tiles(spec, side.turns_of_pair).min(tiles);
+        (Spec { several: at_once < tiles, ..spec }, at_once)
+    }
+
     fn d_key_value<E: Float + CubeElement>(&self, side: &Side, spec: Spec) -> [Handle; 2] {
-        let Sizes { batch, n_keys, n_kv_heads, head_dim, value_dim, .. } = self.sizes;
-        let rows = batch * n_keys * n_kv_heads;
-        let size = 4 * self.call.element.size();
+        let Sizes { batch, seq_q, n_keys, n_kv_heads, head_dim, value_dim, .. } = self.sizes;
+        let tiles = (self.sizes.group() * seq_q).div_ceil(spec.tile);
+        let (spec, at_once) = self.at_once(side, spec, tiles);
+        // What several launches add up is f32.
+        let element = if spec.several { Element::F32 } else { self.call.element };
+        let (rows, size) = (batch * n_keys * n_kv_heads, 4 * element.size());
         // The values' gradients start where a buffer can.
         let align = self.client.properties().memory.alignment as usize;
         let values_at = (rows * spec.qk * size).next_multiple_of(align.max(size)) / size;
         let len = values_at + rows * spec.v;
         let out = self.client.empty(len * size);
+        for first in (0..tiles).step_by(at_once) {
+            let met = first..tiles.min(first + at_once);
+            let out = array(&out, len);
+            if spec.several {
+                self.launch_d_key_value::<E, f32>(side, spec, out, values_at, met);
+            } else {
+                self.launch_d_key_value::<E, E>(side, spec, out, values_at, met);
+            }
+        }
+        let start = (values_at * size) as u64;
+        let end = |used: usize| (len * size - used) as u64;
+        let keys = out.clone().offset_end(end(rows * spec.qk * size));
+        let values = out.offset_start(start);
+        let dims = |width| [batch, n_keys, n_kv_heads, width];
+        [
+            self.cut(keys, dims(4 * spec.qk), head_dim, element),
+            self.cut(values, dims(4 * spec.v), value_dim, element),
+        ]
+    }
+
+    fn launch_d_key_value<E: Float + CubeElement, O: Float + CubeElement>(
+        &self,
+        side: &Side,
+        spec: Spec,
+        out: ArrayArg<R>,
+        values_at: usize,
+        tiles: Range<usize>,
+    ) {
+        let Sizes { batch, n_keys, n_kv_heads, .. } = self.sizes;
         let x = n_keys.div_ceil(spec.rows * spec.units) as u32;
         // SAFETY: rows, keys and places outside of the call are checked or clamped by the kernel, and
         // the side buffer holds what its numbers say.
         unsafe {
-            of_keys::d_key_value::launch_unchecked::<E, R>(
+            of_keys::d_key_value::launch_unchecked::<E, O, R>(
                 self.client,
                 CubeCount::Static(x, n_kv_heads as u32, batch as u32),
                 CubeDim::new_1d(spec.units as u32),
@@ -239,31 +280,38 @@ impl<'a, R: Runtime> Pass<'a, R> {
                 self.d_context.arg(),
                 bias(self.call, &side.handle),
                 side.arg(),
-                array(&out, len),
+                out,
                 self.numbers(side, Blocks::Keys).launch(),
                 self.query.strides.launch(),
                 self.key.strides.launch(),
                 self.value.strides.launch(),
                 self.d_context.strides.launch(),
                 values_at,
+                tiles.start,
+                tiles.end,
                 spec,
             )
         }
-        let start = (values_at * size) as u64;
-        let end = |used: usize| (len * size - used) as u64;
-        let keys = out.clone().offset_end(end(rows * spec.qk * size));
-        let values = out.offset_start(start);
-        let dims = |width| [batch, n_keys, n_kv_heads, width];
-        [self.cut(keys, dims(4 * spec.qk), head_dim), self.cut(values, dims(4 * spec.v), value_dim)]
     }
 
     fn d_query<E: Float + CubeElement>(&self, side: &Side, spec: Spec) -> Handle {
-        let Sizes { batch, seq_q, n_heads, head_dim, .. } = self.sizes;
-        let len = self.sizes.all_rows() * 4 * spec.qk;
-        let out = self.client.empty(len * self.call.element.size());
+        let Sizes { batch, seq_q, n_heads, head_dim, n_keys, .. } = self.sizes;
+        let tiles = n_keys.div_ceil(spec.tile);
+        let (spec, at_once) = self.at_once(side, spec, tiles);
+        let element = if spec.several { Element::F32 } else { self.call.element };
+        let len = self.sizes.all_rows() * spec.qk;
+        let out = self.client.empty(len * 4 * element.size());
         let n = self.numbers(side, Blocks::Queries);
-        self.launch_d_query::<E, E>(side, n, spec, array(&out, len));
-        self.cut(out, [batch, seq_q, n_heads, 4 * spec.qk], head_dim)
+        for first in (0..tiles).step_by(at_once) {
+            let met = first..tiles.min(first + at_once);
+            let out = array(&out, len);
+            if spec.several {
+                self.launch_d_query::<E, f32>(side, n, spec, out, met);
+            } else {
+                self.launch_d_query::<E, E>(side, n, spec, out, met);
+            }
+        }
+        self.cut(out, [batch, seq_q, n_heads, 4 * spec.qk], head_dim, element)
     }
 
     fn launch_d_query<E: Float + CubeElement, O: Float + CubeElement>(
@@ -272,6 +320,7 @@ impl<'a, R: Runtime> Pass<'a, R> {
         n: Numbers,
         spec: Spec,
         out: ArrayArg<R>,
+        tiles: Range<usize>,
     ) {
         let Sizes { batch, n_kv_heads, .. } = self.sizes;
         let rows = self.sizes.group() * n.queries;
@@ -283,6 +332,7 @@ impl<'a, R: Runtime> Pass<'a, R> {
                 self.client,
                 CubeCount::Static(x, n_kv_heads as u32, batch as u32),
                 CubeDim::new_1d(spec.units as u32),
+                if spec.scores { 1 } else { 4 },
                 self.query.arg(),
                 self.key.arg(),
                 self.value.arg(),
@@ -295,6 +345,8 @@ impl<'a, R: Runtime> Pass<'a, R> {
                 self.key.strides.launch(),
                 self.value.strides.launch(),
                 self.d_context.strides.launch(),
+                tiles.start,
+                tiles.end,
                 spec,
             )
         }
@@ -303,15 +355,20 @@ impl<'a, R: Runtime> Pass<'a, R> {
     /// The gradients of bias and table, whose buffers `gradients` has: a strip of queries at a time.
     fn d_biases<E: Float + CubeElement>(&self, side: &Side, spec: Spec, gradients: &Gradients) {
         let Sizes { batch, seq_q, n_heads, n_keys, .. } = self.sizes;
-        let spec = Spec { scores: true, ..spec };
+        let spec = Spec { scores: true, ..side.fitted(Blocks::QueriesByAll, spec) };
         let per_query = batch * n_heads * n_keys;
-        let strip = (STRIP / per_query).clamp(1, seq_q);
+        let strip = (STRIP / per_query).min(self.queries_at_once(gradients)).clamp(1, seq_q);
         let d_scores = self.floats(strip * per_query);
+        let tiles = n_keys.div_ceil(spec.tile);
+        let (spec, at_once) = self.at_once(side, spec, tiles);
         for first in (0..seq_q).step_by(strip) {
             let queries = first..seq_q.min(first + strip);
             let scores = || array(&d_scores, queries.len() * per_query);
             let n = side.numbers(Blocks::QueriesByAll, queries.clone());
-            self.launch_d_query::<E, f32>(side, n, spec, scores());
+            for first in (0..tiles).step_by(at_once) {
+                let met = first..tiles.min(first + at_once);
+                self.launch_d_query::<E, f32>(side, n, spec, scores(), met);
+            }
             let adds = u32::from(first > 0);
             if let Some((bias, out)) = self.call.bias.as_ref().zip(gradients.bias.as_ref()) {
                 self.d_bias(scores(), n, bias.dims, out, adds);
@@ -320,6 +377,18 @@ impl<'a, R: Runtime> Pass<'a, R> {
                 self.d_relative(scores(), side, n, out, adds);
             }
         }
+    }
+
+    /// How many queries' gradients one unit may add up in one launch.
+    fn queries_at_once(&self, gradients: &Gradients) -> usize {
+        let Sizes { batch, n_heads, n_keys, .. } = self.sizes;
+        let bias = self.call.bias.as_ref().filter(|_| gradients.bias.is_some());
+        let of_bias = bias.map_or(1, |bias| {
+            let repeats = |axis: usize, n: usize| if bias.dims[axis] == 1 { n + 1 } else { 2 };
+            repeats(0, batch) * repeats(1, n_heads) * repeats(3, n_keys)
+        });
+        let of_table = if gradients.relative.is_some() { batch * (n_keys + 2) } else { 1 };
+        self.limits.steps(of_bias.max(of_table))
     }
 
     fn d_bias(
@@ -368,8 +437,17 @@ impl<'a, R: Runtime> Pass<'a, R> {
     }
 
     fn d_sink(&self, side: &Side) -> Handle {
+        let out = self.floats(self.sizes.n_heads);
+        let rows = self.sizes.batch * self.sizes.seq_q;
+        let at_once = self.limits.steps(2);
+        for first in (0..rows).step_by(at_once) {
+            self.launch_d_sink(side, &out, first..rows.min(first + at_once));
+        }
+        out
+    }
+
+    fn launch_d_sink(&self, side: &Side, out: &Handle, rows: Range<usize>) {
         let n_heads = self.sizes.n_heads;
-        let out = self.floats(n_heads);
         let (count, dim) = grid(self.client, n_heads);
         // SAFETY: each unit writes its own head's number, and those behind the last nothing.
         unsafe {
@@ -378,19 +456,21 @@ impl<'a, R: Runtime> Pass<'a, R> {
                 count,
                 dim,
                 side.arg(),
-                array(&out, n_heads),
+                array(out, n_heads),
                 self.numbers(side, Blocks::Queries).launch(),
                 self.sizes.batch,
+                rows.start,
+                rows.end,
             )
         }
-        out
     }
 
-    /// Rows without what fills them up to whole fours.
-    fn cut(&self, handle: Handle, dims: [usize; 4], width: usize) -> Handle {
-        if dims[3] == width {
+    /// Rows without what fills them up to whole fours, in the call's element.
+    fn cut(&self, handle: Handle, dims: [usize; 4], width: usize, element: Element) -> Handle {
+        if dims[3] == width && element == self.call.element {
             return handle;
         }
-        copied(self.client, &Strided::contiguous(handle, dims), self.call.element, width)
+        let rows = Strided::contiguous(handle, dims);
+        copied(self.client, &rows, [element, self.call.element], width)
     }
 }

@@ -1,5 +1,7 @@
 //! The forward pass, launched.
 
+use std::ops::Range;
+
 use cubecl::client::ComputeClient;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -48,8 +50,11 @@ pub fn forward<R: Runtime>(client: &ComputeClient<R>, call: &Call<'_>) -> Result
     let blocks = n_rows.div_ceil(spec.rows * if spec.spread { 1 } else { spec.units });
     let tiles = sizes.n_keys.div_ceil(spec.tile * if spec.spread { spec.units } else { 1 });
     let parts = limits.parts(blocks * sizes.n_kv_heads * sizes.batch, tiles);
-    spec.split = spec.spread || parts > 1;
-    let side = Side::new(client, call, &sizes, &[(Blocks::Queries, spec)], false)?;
+    let side = Side::new(client, call, &sizes, &limits, &[(Blocks::Queries, spec)], false)?;
+    spec = side.fitted(Blocks::Queries, spec);
+    let at_once = limits.tiles(spec, side.turns_of_pair).saturating_mul(parts).min(tiles);
+    spec.several = at_once < tiles;
+    spec.split = spec.spread || parts > 1 || spec.several;
 
     let rows = [&call.query, &call.key, &call.value];
     let rows = rows.map(|tensor| Rows::of(client, tensor, call.element));
@@ -61,7 +66,7 @@ pub fn forward<R: Runtime>(client: &ComputeClient<R>, call: &Call<'_>) -> Result
         lse: statistics.clone().offset_end((2 * all * size_of::<f32>()) as u64),
         statistics,
     };
-    let pass = Pass { client, call, sizes, spec, side, rows, blocks, parts, tiles };
+    let pass = Pass { client, call, sizes, spec, side, rows, blocks, parts, tiles, at_once };
     if spec.split {
         let in_all = parts * if spec.spread { spec.units } else { 1 };
         let (sums, stats) = (floats(in_all * all * 4 * v), floats(in_all * all * 2));
@@ -85,7 +90,7 @@ pub fn forward<R: Runtime>(client: &ComputeClient<R>, call: &Call<'_>) -> Result
     }
     let Sizes { batch, seq_q, n_heads, value_dim, .. } = sizes;
     let padded = Strided::contiguous(output.context, [batch, seq_q, n_heads, 4 * v]);
-    Ok(Output { context: copied(client, &padded, call.element, value_dim), ..output })
+    Ok(Output { context: copied(client, &padded, [call.element; 2], value_dim), ..output })
 }
 
 /// One launch of the kernel.
@@ -99,6 +104,8 @@ struct Pass<'a, R: Runtime> {
     blocks: usize,
     parts: usize,
     tiles: usize,
+    /// Tiles that one launch may meet.
+    at_once: usize,
 }
 
 impl<R: Runtime> Pass<'_, R> {
@@ -108,6 +115,20 @@ impl<R: Runtime> Pass<'_, R> {
         stats: &Handle,
         n_stats: usize,
         parts: usize,
+    ) {
+        for first in (0..self.tiles).step_by(self.at_once) {
+            let tiles = first..self.tiles.min(first + self.at_once);
+            self.launch_over::<E, O>(context, stats, n_stats, parts, tiles);
+        }
+    }
+
+    fn launch_over<E: Float + CubeElement, O: Float + CubeElement>(
+        &self,
+        context: &Handle,
+        stats: &Handle,
+        n_stats: usize,
+        parts: usize,
+        tiles: Range<usize>,
     ) {
         let Self { sizes, spec, side, rows: [query, key, value], .. } = self;
         let x = (self.blocks * self.parts) as u32;
@@ -121,6 +142,7 @@ impl<R: Runtime> Pass<'_, R> {
                 self.client,
                 count,
                 CubeDim::new_1d(spec.units as u32),
+                spec.rows.min(4),
                 query.arg(),
                 key.arg(),
                 value.arg(),
@@ -133,7 +155,9 @@ impl<R: Runtime> Pass<'_, R> {
                 key.strides.launch(),
                 value.strides.launch(),
                 self.blocks,
-                self.tiles.div_ceil(self.parts),
+                tiles.start,
+                tiles.end,
+                tiles.len().div_ceil(self.parts),
                 *spec,
             )
         }

@@ -56,7 +56,7 @@ impl Rows {
                 strides,
             };
         }
-        let handle = copied(client, tensor, element, width);
+        let handle = copied(client, tensor, [element; 2], width);
         Self::in_order(handle, [batch, seq, heads, width])
     }
 
@@ -72,24 +72,25 @@ impl Rows {
     }
 }
 
-/// A copy in row-major order with rows of this width, longer ones cut, shorter ones filled with 0.
+/// A copy in row-major order, as another element or the same, with rows of this width, longer ones cut,
+/// shorter ones filled with 0.
 pub(crate) fn copied<R: Runtime>(
     client: &ComputeClient<R>,
     tensor: &Strided,
-    element: Element,
+    [from, to]: [Element; 2],
     width: usize,
 ) -> Handle {
     let [batch, seq, heads, features] = tensor.dims;
     let all = batch * seq * heads * width;
-    let out = client.empty(all * element.size());
+    let out = client.empty(all * to.size());
     let (count, dim) = grid(client, all);
     let [a, b, c, d] = tensor.strides;
     macro_rules! launch {
-        ($element:ty) => {
+        ($from:ty, $to:ty) => {
             // SAFETY: `source` reaches as far as the tensor does, `out` has `all` elements, and the
             // kernel writes none behind them.
             unsafe {
-                copy::copy_rows::launch_unchecked::<$element, R>(
+                copy::copy_rows::launch_unchecked::<$from, $to, R>(
                     client,
                     count,
                     dim,
@@ -105,9 +106,11 @@ pub(crate) fn copied<R: Runtime>(
             }
         };
     }
-    match element {
-        Element::F32 => launch!(f32),
-        Element::F16 => launch!(half::f16),
+    match (from, to) {
+        (Element::F32, Element::F32) => launch!(f32, f32),
+        (Element::F32, Element::F16) => launch!(f32, half::f16),
+        (Element::F16, Element::F32) => launch!(half::f16, f32),
+        (Element::F16, Element::F16) => launch!(half::f16, half::f16),
     }
     out
 }

@@ -4,7 +4,7 @@ use cubecl::client::ComputeClient;
 use cubecl::prelude::Runtime;
 
 use crate::call::{INDEX, POSITION, Sizes, limit, pairs_fit};
-use crate::device::Spec;
+use crate::device::{Looks, Spec};
 use crate::{Element, Error};
 
 /// How large a call is.
@@ -93,6 +93,9 @@ pub(crate) struct Limits {
     software: bool,
     /// In bytes.
     buffer: usize,
+    /// Turns of all loops of a unit, the last one of each among them, after which the device may leave
+    /// them: Mesa's llvmpipe does, silently.
+    turns: usize,
 }
 
 impl Limits {
@@ -108,6 +111,7 @@ impl Limits {
             units: if software { 8 } else { 64 }.min(most),
             software,
             buffer: usize::try_from(properties.memory.max_page_size).unwrap_or(usize::MAX),
+            turns: if software { 60_000 } else { usize::MAX },
         }
     }
 
@@ -119,7 +123,7 @@ impl Limits {
         let spec = self.spec(sizes, rows, spread, dropout);
         let scores = rows * spec.units * size_of::<f32>() * if dropout { 2 } else { 1 };
         let row = if spread { 0 } else { 16 * (spec.qk + spec.v) };
-        let facts = rows * spec.units * 16;
+        let facts = rows * spec.units * (16 + 8);
         self.fit(spec, scores + row, facts)
     }
 
@@ -134,7 +138,7 @@ impl Limits {
     pub(crate) fn d_key_value(&self, sizes: &Sizes, dropout: bool) -> Result<Spec, Error> {
         let rows = self.rows(sizes, sizes.n_keys);
         let spec = self.spec(sizes, rows, false, dropout);
-        self.fit(spec, 16 * (spec.qk + spec.v) + 28, rows * spec.units * 12)
+        self.fit(spec, 16 * (spec.qk + spec.v) + 36, rows * spec.units * 12)
     }
 
     fn spec(&self, sizes: &Sizes, rows: usize, spread: bool, dropout: bool) -> Spec {
@@ -146,8 +150,10 @@ impl Limits {
             units: self.units,
             spread,
             split: false,
+            several: false,
             dropout,
             scores: false,
+            looks: Looks::Sometimes,
         }
     }
 
@@ -193,6 +199,18 @@ impl Limits {
             limit("the size of a tensor, in bytes,", numbers * element, self.buffer)?;
         }
         Ok(())
+    }
+
+    /// How many of these steps one launch may take, of so many turns each.
+    pub(crate) fn steps(&self, turns: usize) -> usize {
+        (self.turns / turns.max(1)).max(1)
+    }
+
+    /// How many tiles a unit may meet in one launch, if looking at a pair takes so many turns.
+    pub(crate) fn tiles(&self, spec: Spec, of_pair: usize) -> usize {
+        let load = (spec.tile * (spec.qk + spec.v)).div_ceil(spec.units) + 8;
+        let look = if spec.looks == Looks::Never { 0 } else { spec.rows * (of_pair + 1) + 2 };
+        self.steps(load + spec.tile * (look + 4) + 8)
     }
 
     /// Into how many parts the keys of one block are split, so that no core waits: `blocks` in all,

@@ -8,8 +8,9 @@ use cubecl::server::Handle;
 
 use crate::Error;
 use crate::call::{Bools, Call, INDEX, Sink, Sizes, limit};
-use crate::device::{Numbers, Spec, pack, seen};
+use crate::device::{Looks, Numbers, Spec, pack, seen};
 use crate::launch::{array, grid};
+use crate::limits::Limits;
 use crate::spans::Spans;
 
 /// The buffer of one call, and the numbers that say what lies where in it.
@@ -19,6 +20,8 @@ pub(crate) struct Side {
     pub(crate) len: usize,
     numbers: Numbers,
     passes: Vec<(Blocks, SpansAt)>,
+    /// Turns of loops that looking at a pair takes.
+    pub(crate) turns_of_pair: usize,
 }
 
 /// Which side of a pass lies in registers, block by block.
@@ -39,6 +42,7 @@ struct SpansAt {
     per_entry: usize,
     per_block: usize,
     list: usize,
+    looks: Looks,
 }
 
 /// Words, and where those that the device fills in come to lie behind them.
@@ -69,6 +73,7 @@ impl Side {
         client: &ComputeClient<R>,
         call: &Call<'_>,
         sizes: &Sizes,
+        limits: &Limits,
         passes: &[(Blocks, Spec)],
         backward: bool,
     ) -> Result<Self, Error> {
@@ -84,6 +89,10 @@ impl Side {
                 (blocks, spans(&everything, sizes, spec, blocks, is_special(call), &mut words))
             })
             .collect();
+
+        // Each option is a loop, which ends with a turn of its own.
+        let longest = everything.iter().flatten().map(Vec::len).max().unwrap_or(0);
+        let turns_of_pair = 16 + longest + call.segments.len() + call.hidden.len();
 
         // What the device fills in.
         let n_masks = call.hidden.len();
@@ -122,7 +131,7 @@ impl Side {
 
         let len = words.host.len();
         let handle = client.create_from_slice(u32::as_bytes(&words.host));
-        let side = Self { handle, len, numbers: n, passes };
+        let side = Self { handle, len, numbers: n, passes, turns_of_pair };
         for (to, per_row, hidden) in masks {
             side.pack_mask(client, to, per_row, &hidden.mask, hidden.bools);
         }
@@ -137,15 +146,28 @@ impl Side {
             side.pack::<R, i32>(client, &dropout.seed, n.seed, 2, false);
         }
         if unseen {
-            side.look(client, call, all);
+            let n_rows = sizes.group() * sizes.seq_q;
+            let at_once = limits.steps(turns_of_pair + 4);
+            for first in (0..n_rows).step_by(at_once) {
+                side.look(client, call, all, first..n_rows.min(first + at_once));
+            }
         }
         Ok(side)
     }
 
+    fn spans(&self, blocks: Blocks) -> &SpansAt {
+        let pass = self.passes.iter().find(|(of, _)| *of == blocks);
+        pass.map(|(_, spans)| spans).expect("the buffer was made for this pass")
+    }
+
+    /// A pass's kernel with no more than the loops that it needs.
+    pub(crate) fn fitted(&self, blocks: Blocks, spec: Spec) -> Spec {
+        Spec { looks: self.spans(blocks).looks, ..spec }
+    }
+
     /// What the kernel of a pass over these queries is told.
     pub(crate) fn numbers(&self, blocks: Blocks, queries: Range<usize>) -> Numbers {
-        let pass = self.passes.iter().find(|(of, _)| *of == blocks);
-        let (_, spans) = pass.expect("the buffer was made for this pass");
+        let spans = self.spans(blocks);
         Numbers {
             first: queries.start,
             queries: queries.len(),
@@ -223,8 +245,14 @@ impl Side {
         }
     }
 
-    /// Finds out which keys somebody sees.
-    fn look<R: Runtime>(&self, client: &ComputeClient<R>, call: &Call<'_>, all: usize) {
+    /// Finds out which keys somebody among these rows sees.
+    fn look<R: Runtime>(
+        &self,
+        client: &ComputeClient<R>,
+        call: &Call<'_>,
+        all: usize,
+        rows: Range<usize>,
+    ) {
         let (count, dim) = grid(client, all);
         // SAFETY: the side buffer has a word for each of `all` keys, and the kernel writes no others.
         unsafe {
@@ -236,6 +264,8 @@ impl Side {
                 self.arg(),
                 self.numbers.launch(),
                 all,
+                rows.start,
+                rows.end,
             )
         }
     }
@@ -372,7 +402,7 @@ fn spans(
     if blocks == Blocks::QueriesByAll {
         let starts = words.put([0, 1]);
         let list = words.put([0, sizes.n_keys.div_ceil(met) as u32, 1]);
-        return SpansAt { starts, per_entry: 0, per_block: 0, list };
+        return SpansAt { starts, per_entry: 0, per_block: 0, list, looks: Looks::Always };
     }
     // The rows of a key head: its heads' queries, one head after another.
     let rows: Vec<Vec<&[Range<usize>]>> = entries
@@ -386,9 +416,9 @@ fn spans(
         Blocks::Keys => Spans::of_columns(&rows, sizes.n_keys, [met, held], special),
         _ => Spans::of_rows(&rows, sizes.n_keys, [held, met], special),
     };
-    let [starts, list] = spans.words();
+    let ([starts, list], looks) = (spans.words(), spans.looks());
     let per_entry = if rows.len() == 1 { 0 } else { (starts.len() - 1) / rows.len() };
-    SpansAt { starts: words.put(starts), per_entry, per_block: 1, list: words.put(list) }
+    SpansAt { starts: words.put(starts), per_entry, per_block: 1, list: words.put(list), looks }
 }
 
 /// Whether the rules hide a key from every query of an entry.

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::device::Looks;
+
 /// What the rows of a tile see of a block of columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Seen {
@@ -102,6 +104,27 @@ impl Spans {
         match self.blocks[block].last_mut() {
             Some((tiles, same)) if tiles.end == tile && *same == looks => tiles.end += 1,
             _ => self.blocks[block].push((tile..tile + 1, looks)),
+        }
+    }
+
+    /// Of which tiles pairs have to be looked at.
+    pub(crate) fn looks(&self) -> Looks {
+        let mut all = self.blocks.iter().flatten().map(|(_, looks)| *looks);
+        match all.next() {
+            None | Some(false) => {
+                if all.any(|looks| looks) {
+                    Looks::Sometimes
+                } else {
+                    Looks::Never
+                }
+            }
+            Some(true) => {
+                if all.all(|looks| looks) {
+                    Looks::Always
+                } else {
+                    Looks::Sometimes
+                }
+            }
         }
     }
 

@@ -71,6 +71,12 @@ pub(crate) fn check_function<B: AutodiffBackend>(case: &Case) {
     }
 }
 
+/// The same in kernels alone.
+#[cfg(feature = "wgpu")]
+pub(crate) fn check_kernels<B: AutodiffBackend>(case: &Case) {
+    check_function_on::<B>(Path::Fused, case, &Yardstick::of_function(case, NEIGHBOURS));
+}
+
 fn check_function_on<B: AutodiffBackend>(path: Path, case: &Case, yardstick: &Yardstick<'_>) {
     let [query, key, value] = inputs::<B>(case);
     let (options, Leaves { bias, table, memory, sinks, head_scale }) = case.options(path);

@@ -13,6 +13,7 @@ mod empty;
 mod errors;
 mod explain;
 mod golden;
+mod gpu;
 mod half;
 mod import;
 mod mutations;

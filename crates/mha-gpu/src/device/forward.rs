@@ -5,16 +5,17 @@ use cubecl::prelude::*;
 
 use super::dropout::{factor, row_key};
 use super::pair::score;
-use super::{Four, Numbers, Spec, Strides, exp, total};
+use super::{Four, Looks, Numbers, Spec, Strides, exp, once, total};
 
-/// One cube for each block of rows, key head and entry; in x also for each part of the keys.
+/// One cube for each block of rows, key head and entry; in x also for each part of the keys. A launch meets
+/// the tiles from `first_tile` to `end_tile`, and goes on where an earlier one ended unless it is the first.
 ///
 /// Writes the context, `[batch, seq_q, n_heads, v]` in fours, and in `stats` for each head and query,
 /// `[3, batch, n_heads, seq_q]`: its log-sum-exp, its largest score (0 if there is none), the inverse
-/// of its sum. If the keys are split: for each part the sums so far, `[part, batch, n_kv_heads, rows,
+/// of its sum. `N` rows' scores are stored at once. If the keys are split: for each part the sums so far, `[part, batch, n_kv_heads, rows,
 /// v]`, and in `stats` the largest score and the sum.
 #[cube(launch_unchecked)]
-pub(crate) fn forward<E: Float, O: Float>(
+pub(crate) fn forward<E: Float, O: Float, N: Size>(
     query: &Array<Four<E>>,
     key: &Array<Four<E>>,
     value: &Array<Four<E>>,
@@ -27,6 +28,8 @@ pub(crate) fn forward<E: Float, O: Float>(
     key_strides: &Strides,
     value_strides: &Strides,
     blocks: usize,
+    first_tile: usize,
+    end_tile: usize,
     tiles_per_part: usize,
     #[comptime] spec: Spec,
 ) {
@@ -37,6 +40,15 @@ pub(crate) fn forward<E: Float, O: Float>(
     let b = CUBE_POS_Z as usize;
     let unit = UNIT_POS_X as usize;
     let n_rows = n.group * n.queries;
+
+    // What every unit is told, read once.
+    let scale = once::<f32>(n.scale);
+    let n_keys = once::<usize>(n.n_keys);
+    let key_from = key_strides.at(b, 0, g);
+    let key_stride = once::<usize>(key_strides.seq);
+    let value_from = value_strides.at(b, 0, g);
+    let value_stride = once::<usize>(value_strides.seq);
+    let hidden = once::<f32>(n.hidden);
 
     // 1. The rows of this unit. One that is not there is computed as the last one, and not written.
     let mut q = Array::<Four<f32>>::new(comptime!(rows * qk));
@@ -71,7 +83,7 @@ pub(crate) fn forward<E: Float, O: Float>(
             facts[fact + 3] = row_key(side, n, b, h, i, true);
         }
         // The sink is a key without a value; one part has it.
-        for _ in 0..n.sinks * (1 - usize::min(part, 1)) {
+        for _ in 0..select(part == 0 && first_tile == 0, n.sinks, 0) {
             let logit = f32::reinterpret(side[n.sink + h]);
             if comptime!(!spread) {
                 max[r] = logit;
@@ -83,18 +95,48 @@ pub(crate) fn forward<E: Float, O: Float>(
         }
     }
 
+    let batch = CUBE_COUNT_Z as usize;
+    let own_part = part * comptime!(if spread { units } else { 1 })
+        + comptime!(if spread { 1 } else { 0 }) * unit;
+    if comptime!(spec.several) {
+        // What an earlier launch left.
+        if first_tile != 0 {
+            #[unroll]
+            for r in 0..rows {
+                let row = first + row_of(r, unit, spec);
+                let row = select(row < n_rows, row, n_rows - 1);
+                let at = ((own_part * batch + b) * n.n_kv_heads + g) * n_rows + row;
+                max[r] = stats[2 * at];
+                sum[r] = stats[2 * at + 1];
+                #[unroll]
+                for d in 0..v {
+                    sums[r * v + d] = Four::cast_from(context[at * v + d]);
+                }
+            }
+        }
+    }
+
     let mut keys = SharedMemory::<Four<f32>>::new(comptime!(if spread { 1 } else { width * qk }));
     let mut values = SharedMemory::<Four<f32>>::new(comptime!(if spread { 1 } else { width * v }));
-    let mut scores = SharedMemory::<f32>::new(comptime!(width * rows * units));
-    let mut factors =
-        SharedMemory::<f32>::new(comptime!(if dropout { width * rows * units } else { 1 }));
+    let at_once = comptime!(usize::min(rows, 4));
+    let groups = comptime!(rows / at_once);
+    let mut scores = SharedMemory::<Vector<f32, N>>::new(comptime!(width * groups * units));
+    let mut factors = SharedMemory::<Vector<f32, N>>::new(comptime!(if dropout {
+        width * groups * units
+    } else {
+        1
+    }));
+    // What one pair's numbers are passed in to what is not unrolled.
+    let mut slots = SharedMemory::<f32>::new(comptime!(2 * rows * units));
     let n_columns = comptime!(if spread { width * units } else { width });
 
     let spans = n.spans + b * n.spans_per_entry + block * n.spans_per_block;
     for span in side[spans] as usize..side[spans + 1] as usize {
         let at = n.span_list + 3 * span;
-        let start = usize::max(side[at] as usize, part * tiles_per_part);
-        let end = usize::min(side[at + 1] as usize, (part + 1) * tiles_per_part);
+        let from = first_tile + part * tiles_per_part;
+        let start = usize::max(side[at] as usize, from);
+        let until = usize::min(from + tiles_per_part, end_tile);
+        let end = usize::min(side[at + 1] as usize, until);
         let looks = side[at + 2] as usize;
         for tile in start..end {
             let column = tile * n_columns;
@@ -102,78 +144,121 @@ pub(crate) fn forward<E: Float, O: Float>(
             // 2. The tile of keys and values, that of a key that nobody sees as 0.
             if comptime!(!spread) {
                 sync_cube();
-                load::<E>(key, key_strides, &mut keys, side, n, b, g, column, width, qk, units);
+                load::<E>(
+                    key, key_from, key_stride, n_keys, &mut keys, side, n, b, g, column, qk, spec,
+                );
                 load::<E>(
                     value,
-                    value_strides,
+                    value_from,
+                    value_stride,
+                    n_keys,
                     &mut values,
                     side,
                     n,
                     b,
                     g,
                     column,
-                    width,
                     v,
-                    units,
+                    spec,
                 );
                 sync_cube();
             }
 
-            // 3. The scores.
-            for c in 0..width {
-                let mut products = Array::<Four<f32>>::new(rows);
-                #[unroll]
-                for r in 0..rows {
-                    products[r] = Four::new(0.0f32);
-                }
-                let (from, seen) = own_column(key_strides, side, n, b, g, column, c, unit, spec);
-                #[unroll]
-                for d in 0..qk {
-                    let number =
-                        own::<E>(key, from, seen, &keys, c, d, comptime!(qk), comptime!(spread));
-                    #[unroll]
-                    for r in 0..rows {
-                        products[r] = fma(q[r * qk + d], number, products[r]);
-                    }
-                }
-                #[unroll]
-                for r in 0..rows {
-                    scores[(c * rows + r) * units + unit] = total(products[r]) * n.scale;
-                }
+            // 3. The scores, and the largest of each row.
+            let mut largest = Array::<f32>::new(rows);
+            #[unroll]
+            for r in 0..rows {
+                largest[r] = max[r];
             }
-            for _ in 0..looks {
-                for c in 0..width {
-                    let j = column_of(column, c, unit, spec);
-                    for r in 0..rows {
-                        let fact = 4 * (r * units + unit);
-                        let h = facts[fact] as usize;
-                        let i = facts[fact + 1] as usize;
-                        let at = (c * rows + r) * units + unit;
-                        scores[at] = score(scores[at], side, bias, n, b, h, i, j);
-                        if comptime!(dropout) {
-                            factors[at] = factor(n, facts[fact + 2], facts[fact + 3], j);
+            #[unroll]
+            for looking in 0..2usize {
+                if comptime!(spec.looks.has(looking == 1)) {
+                    // Once or not at all, by which kind of tile it is.
+                    for _ in 0..select(looks == looking, 1usize, 0usize) {
+                        for c in 0..width {
+                            let mut products = Array::<Four<f32>>::new(rows);
+                            #[unroll]
+                            for r in 0..rows {
+                                products[r] = Four::new(0.0f32);
+                            }
+                            let (from, seen) =
+                                own_column(key_strides, side, n, b, g, column, c, unit, spec);
+                            #[unroll]
+                            for d in 0..qk {
+                                let number = own::<E>(
+                                    key,
+                                    from,
+                                    seen,
+                                    &keys,
+                                    c,
+                                    d,
+                                    comptime!(qk),
+                                    comptime!(spread),
+                                );
+                                #[unroll]
+                                for r in 0..rows {
+                                    products[r] = fma(q[r * qk + d], number, products[r]);
+                                }
+                            }
+                            let mut s = Array::<f32>::new(rows);
+                            let mut kept = Array::<f32>::new(rows);
+                            #[unroll]
+                            for r in 0..rows {
+                                s[r] = total(products[r]) * scale;
+                                kept[r] = 1.0;
+                            }
+                            if comptime!(looking == 1) {
+                                #[unroll]
+                                for r in 0..rows {
+                                    slots[2 * (r * units + unit)] = s[r];
+                                }
+                                let j = column_of(column, c, unit, spec);
+                                for r in 0..rows {
+                                    let fact = 4 * (r * units + unit);
+                                    let h = facts[fact] as usize;
+                                    let i = facts[fact + 1] as usize;
+                                    let slot = 2 * (r * units + unit);
+                                    slots[slot] = score(slots[slot], side, bias, n, b, h, i, j);
+                                    if comptime!(dropout) {
+                                        slots[slot + 1] =
+                                            factor(n, facts[fact + 2], facts[fact + 3], j);
+                                    }
+                                }
+                                #[unroll]
+                                for r in 0..rows {
+                                    s[r] = slots[2 * (r * units + unit)];
+                                    if comptime!(dropout) {
+                                        kept[r] = slots[2 * (r * units + unit) + 1];
+                                    }
+                                }
+                            }
+                            #[unroll]
+                            for group in 0..groups {
+                                let mut some = Vector::<f32, N>::empty();
+                                let mut some_kept = Vector::<f32, N>::empty();
+                                #[unroll]
+                                for part in 0..at_once {
+                                    let r = comptime!(group * at_once + part);
+                                    largest[r] = f32::max(largest[r], s[r]);
+                                    some[part] = s[r];
+                                    some_kept[part] = kept[r];
+                                }
+                                scores[(c * groups + group) * units + unit] = some;
+                                if comptime!(dropout) {
+                                    factors[(c * groups + group) * units + unit] = some_kept;
+                                }
+                            }
                         }
                     }
                 }
             }
 
             // 4. What the sums so far keep when the largest score grows.
-            let mut largest = Array::<f32>::new(rows);
-            #[unroll]
-            for r in 0..rows {
-                largest[r] = max[r];
-            }
-            for c in 0..width {
-                #[unroll]
-                for r in 0..rows {
-                    largest[r] = f32::max(largest[r], scores[(c * rows + r) * units + unit]);
-                }
-            }
             let mut base = Array::<f32>::new(rows);
             #[unroll]
             for r in 0..rows {
                 // A row that has seen nothing yet has -∞, from which nothing can be subtracted.
-                base[r] = select(largest[r] == n.hidden, 0.0f32, largest[r]);
+                base[r] = select(largest[r] == hidden, 0.0f32, largest[r]);
                 let keeps = exp(max[r] - base[r]);
                 max[r] = largest[r];
                 sum[r] = sum[r] * keeps;
@@ -187,14 +272,19 @@ pub(crate) fn forward<E: Float, O: Float>(
             for c in 0..width {
                 let mut weights = Array::<Four<f32>>::new(rows);
                 #[unroll]
-                for r in 0..rows {
-                    let at = (c * rows + r) * units + unit;
-                    let weight = exp(scores[at] - base[r]);
-                    sum[r] += weight;
-                    if comptime!(dropout) {
-                        weights[r] = Four::new(weight * factors[at]);
-                    } else {
-                        weights[r] = Four::new(weight);
+                for group in 0..groups {
+                    let at = (c * groups + group) * units + unit;
+                    let some = scores[at];
+                    #[unroll]
+                    for part in 0..at_once {
+                        let r = comptime!(group * at_once + part);
+                        let weight = exp(some[part] - base[r]);
+                        sum[r] += weight;
+                        if comptime!(dropout) {
+                            weights[r] = Four::new(weight * factors[at][part]);
+                        } else {
+                            weights[r] = Four::new(weight);
+                        }
                     }
                 }
                 let (from, seen) = own_column(value_strides, side, n, b, g, column, c, unit, spec);
@@ -212,7 +302,6 @@ pub(crate) fn forward<E: Float, O: Float>(
     }
 
     // 6. Normalized, or as they are for the merge.
-    let batch = CUBE_COUNT_Z as usize;
     #[unroll]
     for r in 0..rows {
         let row = first + row_of(r, unit, spec);
@@ -220,9 +309,7 @@ pub(crate) fn forward<E: Float, O: Float>(
             let h = g * n.group + row / n.queries;
             let i = n.first + row % n.queries;
             if comptime!(split) {
-                let part = part * comptime!(if spread { units } else { 1 })
-                    + comptime!(if spread { 1 } else { 0 }) * unit;
-                let at = ((part * batch + b) * n.n_kv_heads + g) * n_rows + row;
+                let at = ((own_part * batch + b) * n.n_kv_heads + g) * n_rows + row;
                 stats[2 * at] = max[r];
                 stats[2 * at + 1] = sum[r];
                 #[unroll]
@@ -307,27 +394,32 @@ pub(super) fn seen_by_any(side: &Array<u32>, n: &Numbers, b: usize, g: usize, j:
     side[n.seen + n.checked * ((b * n.n_kv_heads + g) * n.n_keys + j)] != 0
 }
 
-/// Keys or values `column..` into a tile, together. What is not there or not seen counts as 0.
+/// Keys or values `column..` into a tile, together; `from` is where the first one of the head lies. What
+/// is not there or not seen counts as 0.
 #[cube]
 pub(super) fn load<E: Float>(
     source: &Array<Four<E>>,
-    strides: &Strides,
+    from: usize,
+    stride: usize,
+    n_keys: usize,
     tile: &mut SharedMemory<Four<f32>>,
     side: &Array<u32>,
     n: &Numbers,
     b: usize,
     g: usize,
     column: usize,
-    #[comptime] width: usize,
     #[comptime] fours: usize,
-    #[comptime] units: usize,
+    #[comptime] spec: Spec,
 ) {
-    for at in range_stepped(UNIT_POS_X as usize, comptime!(width * fours), units) {
+    for at in range_stepped(UNIT_POS_X as usize, comptime!(spec.tile * fours), spec.units) {
         let j = column + at / fours;
-        let inside = j < n.n_keys;
-        let j = select(inside, j, 0);
-        let seen = inside && seen_by_any(side, n, b, g, j);
-        let number = Four::<f32>::cast_from(source[strides.at(b, j, g) + at % fours]);
+        let mut seen = j < n_keys;
+        let j = select(seen, j, 0);
+        // Where nothing is looked at, nothing is hidden.
+        if comptime!(spec.looks != Looks::Never) {
+            seen = seen && seen_by_any(side, n, b, g, j);
+        }
+        let number = Four::<f32>::cast_from(source[from + j * stride + at % fours]);
         tile[at] = select(seen, number, Four::new(0.0f32));
     }
 }

@@ -26,10 +26,30 @@ pub(crate) fn total(four: Four<f32>) -> f32 {
     (four[0] + four[1]) + (four[2] + four[3])
 }
 
-/// eˣ, and of what is no number no number: devices do not promise that of theirs.
+/// eˣ to the last place or two, and of what is no number no number, where devices promise neither:
+/// 2ᵏ eʳ, with r by Taylor's series (Cody and Waite 1980, chapter 6, for the reduction).
 #[cube]
 pub(crate) fn exp(x: f32) -> f32 {
-    select(x.is_nan(), x, x.exp())
+    let inside = f32::min(f32::max(x, -88.0), 88.0);
+    let k = f32::floor(inside * 1.442_695_f32 + 0.5);
+    // ln 2 in two parts, the first so short that its product with k is exact.
+    let r = (inside - k * 0.693_359_4_f32) + k * 2.121_944_4e-4_f32;
+    let series = r * (1.0f32 / 5040.0) + 1.0f32 / 720.0;
+    let series = series * r + 1.0f32 / 120.0;
+    let series = series * r + 1.0f32 / 24.0;
+    let series = series * r + 1.0f32 / 6.0;
+    let series = series * r + 0.5f32;
+    let power = f32::reinterpret((i32::cast_from(k) + 127) << 23);
+    let found = (1.0 + (r + series * r * r)) * power;
+    let found = select(x < -87.0, 0.0f32, found);
+    select(x.is_nan(), x, found)
+}
+
+/// A number that every unit is told, as a copy: what is told lies in memory, and is read there each time
+/// that it is named.
+#[cube]
+pub(crate) fn once<T: CubePrimitive>(told: T) -> T {
+    RuntimeCell::<T>::new(told).read()
 }
 
 /// Which units share a block of rows, and how they are unrolled.
@@ -52,8 +72,35 @@ pub(crate) struct Spec {
     pub(crate) spread: bool,
     /// Whether the keys are split over cubes, whose results are merged later.
     pub(crate) split: bool,
+    /// Whether several launches meet the tiles, each going on where the one before ended.
+    pub(crate) several: bool,
     /// Whether weights are dropped.
     pub(crate) dropout: bool,
     /// Whether the gradients of the scores are written, in place of those of the queries.
     pub(crate) scores: bool,
+    /// Of which tiles pairs are looked at one by one.
+    pub(crate) looks: Looks,
+}
+
+/// Of which tiles pairs are looked at one by one. The loop that does not look is kept free of all that
+/// looking takes, and a kernel has what it needs of the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Looks {
+    /// Of none.
+    Never,
+    /// Of those that say so.
+    Sometimes,
+    /// Of all.
+    Always,
+}
+
+impl Looks {
+    /// Whether a kernel has the loop that looks, or the one that does not.
+    pub(crate) fn has(self, looking: bool) -> bool {
+        match self {
+            Self::Never => !looking,
+            Self::Sometimes => true,
+            Self::Always => looking,
+        }
+    }
 }

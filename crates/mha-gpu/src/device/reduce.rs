@@ -90,22 +90,30 @@ fn keys_before(position: i32, n: &Numbers) -> usize {
     usize::min(select(position <= n.gap_after, position, behind), n.seq_k)
 }
 
-/// One unit for each head: the sum over its rows of what their sinks weigh, times their delta, less
-/// than 0.
+/// One unit for each head: the sum over its rows from `first` to `end`, entry by entry, of what their sinks
+/// weigh, times their delta, less than 0; added to what is there unless they are the first.
 #[cube(launch_unchecked)]
-pub(crate) fn d_sink(side: &Array<u32>, out: &mut Array<f32>, n: &Numbers, batch: usize) {
+pub(crate) fn d_sink(
+    side: &Array<u32>,
+    out: &mut Array<f32>,
+    n: &Numbers,
+    batch: usize,
+    first: usize,
+    end: usize,
+) {
     let h = ABSOLUTE_POS;
     if h < n.n_heads {
         let logit = f32::reinterpret(side[n.sink + h]);
         let all = batch * n.n_heads * n.seq_q;
         let mut sum = 0.0f32;
-        for b in 0..batch {
-            for i in 0..n.seq_q {
-                let at = n.stats + (b * n.n_heads + h) * n.seq_q + i;
-                let weight = exp(logit - f32::reinterpret(side[at]));
-                let weight = weight * f32::reinterpret(side[at + all]);
-                sum -= weight * f32::reinterpret(side[at + 2 * all]);
-            }
+        for row in first..end {
+            let at = n.stats + (row / n.seq_q * n.n_heads + h) * n.seq_q + row % n.seq_q;
+            let weight = exp(logit - f32::reinterpret(side[at]));
+            let weight = weight * f32::reinterpret(side[at + all]);
+            sum -= weight * f32::reinterpret(side[at + 2 * all]);
+        }
+        if first != 0 {
+            sum += out[h];
         }
         out[h] = sum;
     }

@@ -5,19 +5,25 @@ use cubecl::prelude::*;
 use super::Numbers;
 use super::pair::sees;
 
-/// One unit for each key of each key head, which writes its word of the side buffer: 0 if the key is
-/// hidden from every query, by a mask or by a bias of -∞.
+/// One unit for each key of each key head, which sets its word of the side buffer if one of the rows from
+/// `first` to `end` sees the key, which a mask or a bias of -∞ may hide.
 #[cube(launch_unchecked)]
-pub(crate) fn seen(bias: &Array<f32>, side: &mut Array<u32>, n: &Numbers, all: usize) {
+pub(crate) fn seen(
+    bias: &Array<f32>,
+    side: &mut Array<u32>,
+    n: &Numbers,
+    all: usize,
+    first: usize,
+    end: usize,
+) {
     let at = ABSOLUTE_POS;
     if at < all {
         let j = at % n.n_keys;
         let g = at / n.n_keys % n.n_kv_heads;
         let b = at / n.n_keys / n.n_kv_heads;
-        let mut found = 0u32;
-        let mut row = 0usize;
-        let n_rows = n.group * n.seq_q;
-        while found == 0 && row < n_rows {
+        let mut found = side[n.seen + at];
+        let mut row = first;
+        while found == 0 && row < end {
             let h = g * n.group + row / n.seq_q;
             let i = row % n.seq_q;
             let mut seen = sees(side, n, b, h, i, j);

@@ -59,8 +59,8 @@ static REGISTERED: OnceLock<RwLock<HashMap<TypeId, Box<AnyEntry>>>> = OnceLock::
 
 /// Makes calls on the backend `B` use its kernels.
 ///
-/// There is no need to for NdArray of f32 or f64 with integers of i64 or i32, for Flex, for Wgpu of
-/// f32 or f16, and for `Autodiff` over these with either of Burn's checkpointing strategies;
+/// There is no need to for NdArray of f32 or f64 with integers of i64 or i32, for Flex, for Wgpu and
+/// Cuda of f32 or f16, and for `Autodiff` over these with either of Burn's checkpointing strategies;
 /// [`is_fused`] tells. The
 /// element types are part of a backend's type, so that `NdArray<f32, i16>` is one to register, once,
 /// as the program starts.
@@ -140,21 +140,30 @@ fn builtin(id: TypeId) -> Option<&'static AnyEntry> {
     );
     #[cfg(feature = "flex")]
     find_with_autodiff!(burn::backend::Flex);
-    // Named by what `Wgpu` stands for, which depends on Burn's feature `fusion`; that on other
-    // crates' features, too.
+    // Named by what `Wgpu` and `Cuda` stand for, which depends on Burn's feature `fusion`; that on
+    // other crates' features, too.
+    #[cfg(feature = "cube")]
+    macro_rules! find_on_cube {
+        ($($runtime:ty),+) => {$(
+            find_with_autodiff!(
+                burn_cubecl::CubeBackend<$runtime, f32, i32, u32>,
+                burn_cubecl::CubeBackend<$runtime, f32, i32, u8>,
+                burn_cubecl::CubeBackend<$runtime, half::f16, i32, u32>,
+                burn_cubecl::CubeBackend<$runtime, half::f16, i32, u8>,
+            );
+            #[cfg(feature = "fusion")]
+            find_with_autodiff!(
+                burn_fusion::Fusion<burn_cubecl::CubeBackend<$runtime, f32, i32, u32>>,
+                burn_fusion::Fusion<burn_cubecl::CubeBackend<$runtime, f32, i32, u8>>,
+                burn_fusion::Fusion<burn_cubecl::CubeBackend<$runtime, half::f16, i32, u32>>,
+                burn_fusion::Fusion<burn_cubecl::CubeBackend<$runtime, half::f16, i32, u8>>,
+            );
+        )+};
+    }
     #[cfg(feature = "wgpu")]
-    type Cube<F, B> = burn_cubecl::CubeBackend<burn::backend::wgpu::WgpuRuntime, F, i32, B>;
-    #[cfg(feature = "wgpu")]
-    find_with_autodiff!(Cube<f32, u32>, Cube<f32, u8>, Cube<half::f16, u32>, Cube<half::f16, u8>);
-    #[cfg(all(feature = "wgpu", feature = "fusion"))]
-    use burn_fusion::Fusion;
-    #[cfg(all(feature = "wgpu", feature = "fusion"))]
-    find_with_autodiff!(
-        Fusion<Cube<f32, u32>>,
-        Fusion<Cube<f32, u8>>,
-        Fusion<Cube<half::f16, u32>>,
-        Fusion<Cube<half::f16, u8>>,
-    );
+    find_on_cube!(burn::backend::wgpu::WgpuRuntime);
+    #[cfg(feature = "cuda")]
+    find_on_cube!(cubecl::cuda::CudaRuntime);
     None
 }
 
