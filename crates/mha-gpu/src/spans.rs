@@ -146,15 +146,19 @@ impl Spans {
 mod tests {
     use super::*;
 
+    fn one(run: Range<usize>) -> Vec<Range<usize>> {
+        std::iter::once(run).collect()
+    }
+
     /// Every pair is in a tile that its block meets, and no tile is met in vain or looked at in vain.
     #[test]
     fn tiles_hold_what_the_rows_see() {
         let (n_rows, n_columns) = (7, 11);
         let rules: [&dyn Fn(usize) -> Vec<Range<usize>>; 4] = [
-            &|_| vec![0..n_columns],
-            &|i| vec![0..i + 1],
+            &|_| one(0..n_columns),
+            &|i| one(0..i + 1),
             &|i| vec![0..2, i + 2..(i + 5).min(n_columns)],
-            &|i| if i == 3 { vec![] } else { vec![5..6] },
+            &|i| if i == 3 { vec![] } else { one(5..6) },
         ];
         for row in rules {
             let runs: Vec<_> = (0..n_rows).map(row).collect();
@@ -186,7 +190,7 @@ mod tests {
 
     #[test]
     fn words_are_the_spans() {
-        let runs = [vec![0..4], vec![2..4]];
+        let runs = [one(0..4), one(2..4)];
         let entries = [runs.iter().map(Vec::as_slice).collect::<Vec<_>>()];
         let spans = Spans::of_rows(&entries, 4, [1, 2], false);
         assert_eq!(spans.words(), [vec![0, 1, 2], vec![0, 2, 0, 1, 2, 0]]);

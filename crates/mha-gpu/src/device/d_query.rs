@@ -14,14 +14,14 @@ use super::{Four, Numbers, Spec, Strides, exp, once, total};
 /// Writes the gradients of the queries, `[batch, seq_q, n_heads, qk]` in fours, or, if `spec.scores`, those of
 /// the biased scores one by one, `[batch, n_heads, queries, n_keys]`, as far as there are tiles to meet.
 #[cube(launch_unchecked)]
-pub(crate) fn d_query<E: Float, O: Float, N: Size>(
+pub(crate) fn d_query<E: Float, O: Float, L: Size>(
     query: &Array<Four<E>>,
     key: &Array<Four<E>>,
     value: &Array<Four<E>>,
     d_context: &Array<Four<E>>,
     bias: &Array<f32>,
     side: &Array<u32>,
-    out: &mut Array<Vector<O, N>>,
+    out: &mut Array<Vector<O, L>>,
     n: &Numbers,
     query_strides: &Strides,
     key_strides: &Strides,
@@ -205,7 +205,7 @@ pub(crate) fn d_query<E: Float, O: Float, N: Size>(
                                         let at = ((b * n.n_heads + h) * n.queries + i) * n.n_keys
                                             + column
                                             + c;
-                                        out[at] = Vector::<O, N>::cast_from(d_score);
+                                        out[at] = Vector::<O, L>::cast_from(d_score);
                                     }
                                 } else {
                                     let mut d_product = Four::new(d_score);
@@ -240,7 +240,7 @@ pub(crate) fn d_query<E: Float, O: Float, N: Size>(
                         let before = Four::cast_from(out[to + d]);
                         four += select(first_tile == 0, Four::new(0.0f32), before);
                     }
-                    out[to + d] = Vector::<O, N>::cast_from(four);
+                    out[to + d] = Vector::<O, L>::cast_from(four);
                 }
             }
         }

@@ -12,10 +12,10 @@ use super::{Four, Looks, Numbers, Spec, Strides, exp, once, total};
 ///
 /// Writes the context, `[batch, seq_q, n_heads, v]` in fours, and in `stats` for each head and query,
 /// `[3, batch, n_heads, seq_q]`: its log-sum-exp, its largest score (0 if there is none), the inverse
-/// of its sum. `N` rows' scores are stored at once. If the keys are split: for each part the sums so far, `[part, batch, n_kv_heads, rows,
+/// of its sum. `L` rows' scores are stored at once. If the keys are split: for each part the sums so far, `[part, batch, n_kv_heads, rows,
 /// v]`, and in `stats` the largest score and the sum.
 #[cube(launch_unchecked)]
-pub(crate) fn forward<E: Float, O: Float, N: Size>(
+pub(crate) fn forward<E: Float, O: Float, L: Size>(
     query: &Array<Four<E>>,
     key: &Array<Four<E>>,
     value: &Array<Four<E>>,
@@ -85,10 +85,11 @@ pub(crate) fn forward<E: Float, O: Float, N: Size>(
         // The sink is a key without a value; one part has it.
         for _ in 0..select(part == 0 && first_tile == 0, n.sinks, 0) {
             let logit = f32::reinterpret(side[n.sink + h]);
-            if comptime!(!spread) {
-                max[r] = logit;
-                sum[r] = 1.0;
-            } else if unit == 0 {
+            let mut counts = true;
+            if comptime!(spread) {
+                counts = unit == 0;
+            }
+            if counts {
                 max[r] = logit;
                 sum[r] = 1.0;
             }
@@ -120,8 +121,8 @@ pub(crate) fn forward<E: Float, O: Float, N: Size>(
     let mut values = SharedMemory::<Four<f32>>::new(comptime!(if spread { 1 } else { width * v }));
     let at_once = comptime!(usize::min(rows, 4));
     let groups = comptime!(rows / at_once);
-    let mut scores = SharedMemory::<Vector<f32, N>>::new(comptime!(width * groups * units));
-    let mut factors = SharedMemory::<Vector<f32, N>>::new(comptime!(if dropout {
+    let mut scores = SharedMemory::<Vector<f32, L>>::new(comptime!(width * groups * units));
+    let mut factors = SharedMemory::<Vector<f32, L>>::new(comptime!(if dropout {
         width * groups * units
     } else {
         1
@@ -234,8 +235,8 @@ pub(crate) fn forward<E: Float, O: Float, N: Size>(
                             }
                             #[unroll]
                             for group in 0..groups {
-                                let mut some = Vector::<f32, N>::empty();
-                                let mut some_kept = Vector::<f32, N>::empty();
+                                let mut some = Vector::<f32, L>::empty();
+                                let mut some_kept = Vector::<f32, L>::empty();
                                 #[unroll]
                                 for part in 0..at_once {
                                     let r = comptime!(group * at_once + part);

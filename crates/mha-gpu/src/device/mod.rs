@@ -15,6 +15,8 @@ pub(crate) mod seen;
 
 pub(crate) use numbers::{Numbers, Strides};
 
+use std::f32::consts::LOG2_E;
+
 use cubecl::prelude::*;
 
 /// Rows of features are read four at a time.
@@ -30,8 +32,9 @@ pub(crate) fn total(four: Four<f32>) -> f32 {
 /// 2ᵏ eʳ, with r by Taylor's series (Cody and Waite 1980, chapter 6, for the reduction).
 #[cube]
 pub(crate) fn exp(x: f32) -> f32 {
-    let inside = f32::min(f32::max(x, -88.0), 88.0);
-    let k = f32::floor(inside * 1.442_695_f32 + 0.5);
+    let above = f32::max(x, -88.0);
+    let inside = f32::min(above, 88.0);
+    let k = f32::floor(inside * LOG2_E + 0.5);
     // ln 2 in two parts, the first so short that its product with k is exact.
     let r = (inside - k * 0.693_359_4_f32) + k * 2.121_944_4e-4_f32;
     let series = r * (1.0f32 / 5040.0) + 1.0f32 / 720.0;
