@@ -161,6 +161,7 @@ fn arguments<B: Backend>(
     let rules = if own_keys { options.mask.rules().to_vec() } else { Vec::new() };
     let numbers = Numbers {
         n_memory,
+        #[cfg(any(feature = "ndarray", feature = "flex"))]
         n_heads: sizes.n_heads,
         scale: options.scale.unwrap_or(1.0 / (sizes.head_dim as f64).sqrt()),
         softcap: options.softcap,

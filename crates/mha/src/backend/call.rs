@@ -28,6 +28,7 @@ pub struct KernelCall<B: Backend> {
 pub(crate) struct Numbers {
     /// Keys behind the others that every query sees, without bias and place.
     pub(crate) n_memory: usize,
+    #[cfg(any(feature = "ndarray", feature = "flex"))]
     pub(crate) n_heads: usize,
     pub(crate) scale: f64,
     pub(crate) softcap: Option<f64>,

@@ -24,10 +24,10 @@ pub use dense::DensePairs;
 pub(crate) use frame::{Frame, Gap};
 pub use offset::Offset;
 pub use rule::Rule;
-#[cfg(any(feature = "ndarray", feature = "flex"))]
+#[cfg(any(feature = "ndarray", feature = "flex", feature = "cube"))]
 pub(crate) use spans::Spans;
 pub use tile::Tile;
-#[cfg(any(feature = "ndarray", feature = "flex"))]
+#[cfg(any(feature = "ndarray", feature = "flex", feature = "cube"))]
 pub(crate) use visible::{entries, visible};
 
 /// Which keys a query sees: any number of [`Rule`]s and of Boolean tensors. A pair of query and key
