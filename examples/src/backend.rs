@@ -2,6 +2,7 @@
 //! [`BackendName::run`] hands a generic [`Job`] the backend's type and device.
 
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::OnceLock;
 use std::{error::Error, process::ExitCode};
 
 use burn::tensor::backend::AutodiffBackend;
@@ -132,18 +133,23 @@ impl BackendName {
 }
 
 /// What a device cannot do, such as find memory for a tensor, Burn says in a panic when the next tensor is
-/// read: here it becomes an error. With `RUST_BACKTRACE` set, the panic is shown as well.
+/// read, maybe on a thread of its own: here the first panic becomes an error. With `RUST_BACKTRACE` set,
+/// panics are shown as well.
 fn on_a_device(run: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Result<(), Box<dyn Error>> {
-    if std::env::var_os("RUST_BACKTRACE").is_none_or(|value| value == "0") {
-        panic::set_hook(Box::new(|_| {}));
-    }
-    panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text =
-            text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given");
-        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        Err(format!("the device stopped: {line}; smaller sizes, or `--backend ndarray`, may do")
-            .into())
+    static FIRST: OnceLock<String> = OnceLock::new();
+    let show = std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0");
+    let before = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        FIRST.get_or_init(|| info.payload_as_str().unwrap_or("no reason given").to_string());
+        if show {
+            before(info);
+        }
+    }));
+    panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
+        let reason = FIRST.get().map_or("no reason given", String::as_str);
+        let line = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+        let advice = "smaller sizes, or `--backend ndarray`, may do";
+        Err(format!("the device stopped: {line}; {advice}").into())
     })
 }
 
