@@ -8,7 +8,7 @@ use cubecl::server::Handle;
 
 use crate::call::{Call, Element, Sizes};
 use crate::device::{Spec, forward as whole, merge};
-use crate::launch::{Rows, array, copied, grid};
+use crate::launch::{Rows, array, cut, grid};
 use crate::limits::{Limits, fours};
 use crate::side::{Blocks, Side, bias};
 use crate::{Error, Strided};
@@ -59,38 +59,29 @@ pub fn forward<R: Runtime>(client: &ComputeClient<R>, call: &Call<'_>) -> Result
     let rows = [&call.query, &call.key, &call.value];
     let rows = rows.map(|tensor| Rows::of(client, tensor, call.element));
     let (all, v) = (sizes.all_rows(), fours(sizes.value_dim));
-    let floats = |len: usize| client.empty(len * size_of::<f32>());
-    let statistics = floats(3 * all);
+    let statistics = client.empty(3 * all * size_of::<f32>());
     let output = Output {
         context: client.empty(all * 4 * v * call.element.size()),
         lse: statistics.clone().offset_end((2 * all * size_of::<f32>()) as u64),
         statistics,
     };
+    let parts = Parts { of_keys: parts, all: parts * if spec.spread { spec.units } else { 1 } };
     let pass = Pass { client, call, sizes, spec, side, rows, blocks, parts, tiles, at_once };
-    if spec.split {
-        let in_all = parts * if spec.spread { spec.units } else { 1 };
-        let (sums, stats) = (floats(in_all * all * 4 * v), floats(in_all * all * 2));
-        match call.element {
-            Element::F32 => pass.launch::<f32, f32>(&sums, &stats, 2 * in_all * all, in_all),
-            Element::F16 => pass.launch::<half::f16, f32>(&sums, &stats, 2 * in_all * all, in_all),
-        }
-        match call.element {
-            Element::F32 => pass.merge::<f32>(&sums, &stats, &output, in_all),
-            Element::F16 => pass.merge::<half::f16>(&sums, &stats, &output, in_all),
-        }
-    } else {
-        let Output { context, statistics, .. } = &output;
-        match call.element {
-            Element::F32 => pass.launch::<f32, f32>(context, statistics, 3 * all, 1),
-            Element::F16 => pass.launch::<half::f16, half::f16>(context, statistics, 3 * all, 1),
-        }
-    }
-    if 4 * v == sizes.value_dim {
-        return Ok(output);
+    match call.element {
+        Element::F32 => pass.run::<f32>(&output),
+        Element::F16 => pass.run::<half::f16>(&output),
     }
     let Sizes { batch, seq_q, n_heads, value_dim, .. } = sizes;
     let padded = Strided::contiguous(output.context, [batch, seq_q, n_heads, 4 * v]);
-    Ok(Output { context: copied(client, &padded, [call.element; 2], value_dim), ..output })
+    Ok(Output { context: cut(client, padded, [call.element; 2], value_dim), ..output })
+}
+
+/// How many parts the keys are split into: over cubes, and with the units of each that meet keys of their
+/// own.
+#[derive(Debug, Clone, Copy)]
+struct Parts {
+    of_keys: usize,
+    all: usize,
 }
 
 /// One launch of the kernel.
@@ -102,23 +93,35 @@ struct Pass<'a, R: Runtime> {
     side: Side,
     rows: [Rows; 3],
     blocks: usize,
-    parts: usize,
+    parts: Parts,
     tiles: usize,
     /// Tiles that one launch may meet.
     at_once: usize,
 }
 
 impl<R: Runtime> Pass<'_, R> {
+    /// Writes the output, if the keys are split by way of sums that are merged.
+    fn run<E: Float + CubeElement>(&self, output: &Output) {
+        let (all, parts) = (self.sizes.all_rows(), self.parts.all);
+        if !self.spec.split {
+            self.launch::<E, E>(&output.context, &output.statistics, 3 * all);
+            return;
+        }
+        let floats = |len: usize| self.client.empty(len * size_of::<f32>());
+        let (sums, stats) = (floats(parts * all * 4 * self.spec.v), floats(2 * parts * all));
+        self.launch::<E, f32>(&sums, &stats, 2 * parts * all);
+        self.merge::<E>(&sums, &stats, output);
+    }
+
     fn launch<E: Float + CubeElement, O: Float + CubeElement>(
         &self,
         context: &Handle,
         stats: &Handle,
         n_stats: usize,
-        parts: usize,
     ) {
         for first in (0..self.tiles).step_by(self.at_once) {
             let tiles = first..self.tiles.min(first + self.at_once);
-            self.launch_over::<E, O>(context, stats, n_stats, parts, tiles);
+            self.launch_over::<E, O>(context, stats, n_stats, tiles);
         }
     }
 
@@ -127,13 +130,12 @@ impl<R: Runtime> Pass<'_, R> {
         context: &Handle,
         stats: &Handle,
         n_stats: usize,
-        parts: usize,
         tiles: Range<usize>,
     ) {
         let Self { sizes, spec, side, rows: [query, key, value], .. } = self;
-        let x = (self.blocks * self.parts) as u32;
+        let x = (self.blocks * self.parts.of_keys) as u32;
         let count = CubeCount::Static(x, sizes.n_kv_heads as u32, sizes.batch as u32);
-        let all = sizes.all_rows();
+        let len = sizes.all_rows() * if spec.split { self.parts.all } else { 1 };
         let n = side.numbers(Blocks::Queries, 0..sizes.seq_q);
         // SAFETY: rows, keys and places outside of the call are checked or clamped by the kernel, and
         // the side buffer holds what its numbers say.
@@ -148,7 +150,7 @@ impl<R: Runtime> Pass<'_, R> {
                 value.arg(),
                 bias(self.call, &side.handle),
                 side.arg(),
-                array(context, parts * all * spec.v),
+                array(context, len * spec.v),
                 array(stats, n_stats),
                 n.launch(),
                 query.strides.launch(),
@@ -157,20 +159,14 @@ impl<R: Runtime> Pass<'_, R> {
                 self.blocks,
                 tiles.start,
                 tiles.end,
-                tiles.len().div_ceil(self.parts),
+                tiles.len().div_ceil(self.parts.of_keys),
                 *spec,
             )
         }
     }
 
-    fn merge<O: Float + CubeElement>(
-        &self,
-        sums: &Handle,
-        stats: &Handle,
-        output: &Output,
-        parts: usize,
-    ) {
-        let (all, v) = (self.sizes.all_rows(), self.spec.v);
+    fn merge<O: Float + CubeElement>(&self, sums: &Handle, stats: &Handle, output: &Output) {
+        let (all, v, parts) = (self.sizes.all_rows(), self.spec.v, self.parts.all);
         let (count, dim) = grid(self.client, all * v);
         // SAFETY: each unit writes its own four, and those behind the last one nothing.
         unsafe {

@@ -114,3 +114,18 @@ pub(crate) fn copied<R: Runtime>(
     }
     out
 }
+
+/// Rows without what fills them up to whole fours, as another element or the same: the buffer itself where
+/// that is what it holds.
+pub(crate) fn cut<R: Runtime>(
+    client: &ComputeClient<R>,
+    rows: Strided,
+    elements: [Element; 2],
+    width: usize,
+) -> Handle {
+    let [from, to] = elements;
+    match rows.dims[3] == width && from == to {
+        true => rows.handle,
+        false => copied(client, &rows, elements, width),
+    }
+}

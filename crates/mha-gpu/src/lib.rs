@@ -38,6 +38,7 @@ mod device;
 mod error;
 #[expect(unsafe_code, reason = "CubeCL checks no place that a kernel reads or writes")]
 mod forward;
+mod gradients;
 #[expect(unsafe_code, reason = "CubeCL checks no place that a kernel reads or writes")]
 mod launch;
 mod limits;
@@ -45,10 +46,11 @@ mod limits;
 mod side;
 mod spans;
 
-pub use backward::{Gradients, Saved, Wanted, backward};
+pub use backward::backward;
 pub use call::{
     Bools, Call, Dropout, Element, Hidden, Positions, Relative, Segments, Sink, Strided, Visible,
 };
 pub use error::Error;
 pub use forward::{Output, forward};
+pub use gradients::{Gradients, Saved, Wanted};
 pub use limits::{Size, fits};

@@ -12,8 +12,8 @@ use super::{Four, Looks, Numbers, Spec, Strides, exp, once, total};
 ///
 /// Writes the context, `[batch, seq_q, n_heads, v]` in fours, and in `stats` for each head and query,
 /// `[3, batch, n_heads, seq_q]`: its log-sum-exp, its largest score (0 if there is none), the inverse
-/// of its sum. `L` rows' scores are stored at once. If the keys are split: for each part the sums so far, `[part, batch, n_kv_heads, rows,
-/// v]`, and in `stats` the largest score and the sum.
+/// of its sum. If the keys are split: for each part the sums so far, `[part, batch, n_kv_heads, rows, v]`,
+/// and in `stats` the largest score and the sum. `L` rows' scores are stored at once.
 #[cube(launch_unchecked)]
 pub(crate) fn forward<E: Float, O: Float, L: Size>(
     query: &Array<Four<E>>,

@@ -7,10 +7,10 @@ use burn::tensor::ops::{BoolTensor, FloatTensor};
 use burn::tensor::{DType, Int, Tensor, TensorMetadata};
 use mha_cpu::{Call, Dropout, Mask, Positions, Real, Relative, Runs, Segments, Wanted};
 
-use super::rows::{offsets, visible_rows};
+use super::rows::{offsets, segments, visible_rows, without_segments};
 use super::strided::Strided;
 use super::{InPlace, KernelCall, Kernels, LinearKernels, Numbers, Parts, Saved};
-use crate::mask::{Gap, Rule};
+use crate::mask::Gap;
 
 /// Reading and making float tensors of one element type.
 pub(super) trait Storage<T: Real>: Backend {
@@ -154,7 +154,8 @@ fn with_call<B: CpuBackend + Storage<T>, T: Real, R>(
     call.softcap = numbers.softcap;
     call.mask = Mask {
         runs: numbers.runs.get_or_init(|| runs(numbers)).as_ref(),
-        segments: segments(&numbers.rules).collect(),
+        // Ids are compared pair by pair: runs of equal ids may be as many as the pairs.
+        segments: segments(&numbers.rules).map(|[query, key]| Segments { query, key }).collect(),
         dense: hidden.iter().map(Strided::view).collect(),
     };
     call.bias = parts.bias.as_ref().map(Strided::view);
@@ -173,17 +174,8 @@ fn with_call<B: CpuBackend + Storage<T>, T: Real, R>(
 
 /// What all rules but the segments leave visible, if that is not everything.
 fn runs(numbers: &Numbers) -> Option<Runs> {
-    let rules = numbers.rules.iter().filter(|rule| !matches!(rule, Rule::Segments { .. }));
-    let rows = visible_rows(rules, &numbers.frame)?;
+    let rows = visible_rows(without_segments(&numbers.rules), &numbers.frame)?;
     Some(Runs::new(rows.len(), numbers.frame.seq_q, |b, i| rows[b][i].clone()))
-}
-
-/// Ids are compared pair by pair: runs of equal ids may be as many as the pairs.
-fn segments(rules: &[Rule]) -> impl Iterator<Item = Segments<'_>> {
-    rules.iter().filter_map(|rule| match rule {
-        Rule::Segments { query, key } => Some(Segments { query, key }),
-        _ => None,
-    })
 }
 
 fn positions(numbers: &Numbers) -> Positions {

@@ -11,9 +11,9 @@ use mha_gpu::{
     Wanted,
 };
 
-use super::rows::{Seen, offsets};
-use super::{Extent, InPlace, KernelCall, Kernels, Numbers, Parts, Saved, TooLarge};
-use crate::mask::{Gap, Rule};
+use super::rows::{Seen, offsets, segments};
+use super::{Extent, InPlace, KernelCall, Kernels, Parts, Saved, TooLarge};
+use crate::mask::Gap;
 
 impl<R, F, I, T> InPlace for CubeBackend<R, F, I, T>
 where
@@ -131,7 +131,8 @@ where
     call.scale = numbers.scale;
     call.softcap = numbers.softcap;
     call.visible = seen.rows.as_ref().map(|rows| Visible { entries: rows.len(), row: &row });
-    call.segments = segments(numbers).filter(|_| seen.by_id).collect();
+    let ids = segments(&numbers.rules).filter(|_| seen.by_id);
+    call.segments = ids.map(|[query, key]| Segments { query, key }).collect();
     call.hidden = hidden
         .iter()
         .map(|mask| Hidden {
@@ -161,13 +162,6 @@ where
         Dropout { probability: numbers.dropout, seed }
     });
     run(call)
-}
-
-fn segments(numbers: &Numbers) -> impl Iterator<Item = Segments<'_>> {
-    numbers.rules.iter().filter_map(|rule| match rule {
-        Rule::Segments { query, key } => Some(Segments { query, key }),
-        _ => None,
-    })
 }
 
 /// A tensor as kernels take it.

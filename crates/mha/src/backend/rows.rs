@@ -21,19 +21,28 @@ pub(crate) struct Seen {
 impl Seen {
     pub(super) fn of(numbers: &super::Numbers) -> Self {
         let (rules, frame) = (&numbers.rules, &numbers.frame);
-        let is_ids = |rule: &&Rule| matches!(rule, Rule::Segments { .. });
-        if !rules.iter().any(|rule| is_ids(&rule)) {
-            return Self { rows: visible_rows(rules.iter(), frame), by_id: false };
-        }
-        // Documents one after another are a run each.
         let rows = visible_rows(rules.iter(), frame);
+        // Documents one after another are a run each.
         let runs: usize = rows.iter().flatten().flatten().map(Vec::len).sum();
-        if runs <= 4 * frame.seq_q * rows.as_ref().map_or(0, Vec::len) {
+        let few = runs <= 4 * frame.seq_q * rows.as_ref().map_or(0, Vec::len);
+        if few || segments(rules).next().is_none() {
             return Self { rows, by_id: false };
         }
-        let others = rules.iter().filter(|rule| !is_ids(rule));
-        Self { rows: visible_rows(others, frame), by_id: true }
+        Self { rows: visible_rows(without_segments(rules), frame), by_id: true }
     }
+}
+
+/// The rules that are not compared id by id.
+pub(super) fn without_segments(rules: &[Rule]) -> impl Iterator<Item = &Rule> {
+    rules.iter().filter(|rule| !matches!(rule, Rule::Segments { .. }))
+}
+
+/// The ids of queries and keys, of each rule that has some.
+pub(super) fn segments(rules: &[Rule]) -> impl Iterator<Item = [&[Vec<u32>]; 2]> {
+    rules.iter().filter_map(|rule| match rule {
+        Rule::Segments { query, key } => Some([query.as_slice(), key.as_slice()]),
+        _ => None,
+    })
 }
 
 /// What all these rules leave visible, if that is not everything.
