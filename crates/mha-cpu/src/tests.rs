@@ -226,7 +226,7 @@ fn every_option_on_every_instruction_set() {
 #[test]
 fn sizes_around_the_edges_of_tiles() {
     let edges: &[usize] = match cfg!(miri) {
-        true => &[0, 1, 8, 9],
+        true => &[0, 1, 9],
         false => &[0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 65],
     };
     for &isa in Isa::available() {
@@ -246,7 +246,8 @@ fn sizes_around_the_edges_of_tiles() {
                 }
             }
         }
-        for keys in [127, 128, 129, 255, 256, 257] {
+        let keys: &[usize] = if cfg!(miri) { &[129] } else { &[127, 128, 129, 255, 256, 257] };
+        for &keys in keys {
             for queries in if cfg!(miri) { [2, 6] } else { [2, 34] } {
                 Case { sizes: [1, queries, keys, 1, 1, 3, 4], options: 1 }.check::<f32>(isa, 4e-6);
             }
