@@ -78,6 +78,12 @@ fn more_turns_than_a_loop_may_take() {
         position: Position::T5(T5Buckets::bidirectional().with_n_buckets(8)),
         ..Case::new("many turns, T5", [1, 1, 503, 509, 3, 5])
     });
+    // Gradients of queries' own biases, a strip of queries at a time.
+    check_kernels::<B>(&Case {
+        bias: Some([1, 2, 211, 1]),
+        sink: Sink::Learned,
+        ..Case::new("many turns, biases of queries", [1, 2, 211, 809, 3, 5])
+    });
 }
 
 /// One and three queries of grouped heads over keys that are split, with all that can be added.

@@ -36,12 +36,13 @@ impl<R: Runtime> Pass<'_, R> {
                 let met = first..tiles.min(first + at_once);
                 self.launch_d_query::<E, f32>(side, n, spec, scores(), met);
             }
-            let adds = u32::from(first > 0);
             if let Some((bias, out)) = self.call.bias.as_ref().zip(gradients.bias.as_ref()) {
+                // Queries with a bias of their own meet the numbers of no other strip.
+                let adds = first > 0 && bias.dims[2] == 1;
                 self.d_bias(scores(), n, bias.dims, out, adds);
             }
             if let Some(out) = &gradients.relative {
-                self.d_relative(scores(), side, n, out, adds);
+                self.d_relative(scores(), side, n, out, first > 0);
             }
         }
     }
@@ -64,7 +65,7 @@ impl<R: Runtime> Pass<'_, R> {
         n: Numbers,
         [batch, n_heads, seq_q, seq_k]: [usize; 4],
         out: &Handle,
-        adds: u32,
+        adds: bool,
     ) {
         let queries = seq_q.min(n.queries);
         let (count, dim) = grid(self.client, batch * n_heads * queries * seq_k);
@@ -79,12 +80,12 @@ impl<R: Runtime> Pass<'_, R> {
                 n.launch(),
                 self.sizes.batch,
                 (batch, n_heads, seq_q, seq_k),
-                adds,
+                u32::from(adds),
             )
         }
     }
 
-    fn d_relative(&self, d_scores: ArrayArg<R>, side: &Side, n: Numbers, out: &Handle, adds: u32) {
+    fn d_relative(&self, d_scores: ArrayArg<R>, side: &Side, n: Numbers, out: &Handle, adds: bool) {
         let len = self.sizes.n_heads * (2 * n.reach as usize + 1);
         let (count, dim) = grid(self.client, len);
         // SAFETY: each unit writes its own number of the gradient, and those behind the last nothing.
@@ -98,7 +99,7 @@ impl<R: Runtime> Pass<'_, R> {
                 array(out, len),
                 n.launch(),
                 self.sizes.batch,
-                adds,
+                u32::from(adds),
             )
         }
     }
