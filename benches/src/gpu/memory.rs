@@ -34,6 +34,6 @@ pub(super) fn here(tokens: usize) -> Result<String, String> {
     let (layer, tokens) = work::layer(tokens);
     let _ = tokens.clone().sum().into_scalar();
     let before = reserved()?;
-    work::train_step(&layer, &tokens, Path::Fused);
+    work::wait_for(&work::train_step(&layer, &tokens, Path::Fused));
     Ok(format!("{} {before}", reserved()?))
 }

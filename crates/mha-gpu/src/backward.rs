@@ -11,7 +11,7 @@ use cubecl::server::Handle;
 use crate::call::{Call, Element, Sizes};
 use crate::device::{Numbers, Spec, d_key_value as of_keys, d_query as of_queries, delta, reduce};
 use crate::launch::{Rows, array, cut, grid};
-use crate::limits::{Limits, fours};
+use crate::limits::{Limits, Options, fours};
 use crate::side::{Blocks, Side, bias};
 use crate::{Error, Gradients, Saved, Strided, Wanted};
 
@@ -40,9 +40,21 @@ pub fn backward<R: Runtime>(
     saved: &Saved,
     wanted: Wanted,
 ) -> Result<Gradients, Error> {
+    within(client, call, saved, wanted, Limits::new(client))
+}
+
+/// The same, as if these were the device's limits.
+pub(crate) fn within<R: Runtime>(
+    client: &ComputeClient<R>,
+    call: &Call<'_>,
+    saved: &Saved,
+    wanted: Wanted,
+    limits: Limits,
+) -> Result<Gradients, Error> {
+    let pass = Pass::new(client, call, saved, limits)?;
     match call.element {
-        Element::F32 => Pass::<R>::new(client, call, saved)?.run::<f32>(wanted),
-        Element::F16 => Pass::<R>::new(client, call, saved)?.run::<half::f16>(wanted),
+        Element::F32 => pass.run::<f32>(wanted),
+        Element::F16 => pass.run::<half::f16>(wanted),
     }
 }
 
@@ -64,10 +76,10 @@ impl<'a, R: Runtime> Pass<'a, R> {
         client: &'a ComputeClient<R>,
         call: &'a Call<'a>,
         saved: &'a Saved,
+        limits: Limits,
     ) -> Result<Self, Error> {
         let sizes = call.check()?;
-        let limits = Limits::new(client);
-        limits.check(&sizes, call.element.size())?;
+        limits.check(&sizes)?;
         let rows = |tensor: &Strided| Rows::of(client, tensor, call.element);
         Ok(Self {
             client,
@@ -87,9 +99,9 @@ impl<'a, R: Runtime> Pass<'a, R> {
         let mut gradients = Gradients::default();
         let bias = self.call.bias.as_ref().filter(|_| wanted.bias);
         let relative = self.call.relative.as_ref().filter(|_| wanted.relative);
-        let dropout = self.call.dropout.is_some();
-        let of_queries = self.limits.d_query(&self.sizes, dropout)?;
-        let of_keys = self.limits.d_key_value(&self.sizes, dropout)?;
+        let options = Options::of(self.call);
+        let of_queries = self.limits.d_query(&self.sizes, options)?;
+        let of_keys = self.limits.d_key_value(&self.sizes, options)?;
         let passes = [
             (Blocks::Queries, of_queries),
             (Blocks::Keys, of_keys),

@@ -9,7 +9,7 @@ use cubecl::server::Handle;
 use crate::call::{Call, Element, Sizes};
 use crate::device::{Spec, forward as whole, merge};
 use crate::launch::{Rows, array, cut, grid};
-use crate::limits::{Limits, fours};
+use crate::limits::{Limits, Options, fours};
 use crate::side::{Blocks, Side, bias};
 use crate::{Error, Strided};
 
@@ -42,15 +42,23 @@ pub struct Output {
 ///
 /// The example is that of the [crate](crate).
 pub fn forward<R: Runtime>(client: &ComputeClient<R>, call: &Call<'_>) -> Result<Output, Error> {
+    within(client, call, &Limits::new(client))
+}
+
+/// The same, as if these were the device's limits.
+pub(crate) fn within<R: Runtime>(
+    client: &ComputeClient<R>,
+    call: &Call<'_>,
+    limits: &Limits,
+) -> Result<Output, Error> {
     let sizes = call.check()?;
-    let limits = Limits::new(client);
-    limits.check(&sizes, call.element.size())?;
-    let mut spec = limits.forward(&sizes, call.dropout.is_some())?;
+    limits.check(&sizes)?;
+    let mut spec = limits.forward(&sizes, Options::of(call))?;
     let n_rows = sizes.group() * sizes.seq_q;
     let blocks = n_rows.div_ceil(spec.rows * if spec.spread { 1 } else { spec.units });
     let tiles = sizes.n_keys.div_ceil(spec.tile * if spec.spread { spec.units } else { 1 });
     let parts = limits.parts(blocks * sizes.n_kv_heads * sizes.batch, tiles);
-    let side = Side::new(client, call, &sizes, &limits, &[(Blocks::Queries, spec)], false)?;
+    let side = Side::new(client, call, &sizes, limits, &[(Blocks::Queries, spec)], false)?;
     spec = side.fitted(Blocks::Queries, spec);
     let at_once = limits.tiles(spec, side.turns_of_pair).saturating_mul(parts).min(tiles);
     spec.several = at_once < tiles;

@@ -45,6 +45,8 @@ mod limits;
 #[expect(unsafe_code, reason = "CubeCL checks no place that a kernel reads or writes")]
 mod side;
 mod spans;
+#[cfg(all(test, feature = "wgpu"))]
+mod tests;
 
 pub use backward::backward;
 pub use call::{

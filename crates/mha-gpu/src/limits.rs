@@ -1,11 +1,12 @@
 //! What the device can do, and the sizes of tiles that follow.
 
 use cubecl::client::ComputeClient;
-use cubecl::prelude::Runtime;
+use cubecl::ir::StorageType;
+use cubecl::prelude::{CubePrimitive, Runtime};
 
-use crate::call::{INDEX, POSITION, Sizes, limit, pairs_fit};
+use crate::Error;
+use crate::call::{Call, INDEX, POSITION, Sizes, limit, pairs_fit};
 use crate::device::{Looks, Spec};
-use crate::{Element, Error};
 
 /// How large a call is.
 ///
@@ -51,18 +52,14 @@ pub struct Size {
 /// ```
 /// use cubecl::client::ComputeClient;
 /// use cubecl::prelude::Runtime;
-/// use mha_gpu::{Element, Size, fits};
+/// use mha_gpu::{Size, fits};
 ///
 /// fn takes_wide_heads<R: Runtime>(client: &ComputeClient<R>) -> bool {
 ///     let one = Size { batch: 1, seq_q: 1, n_keys: 1, n_heads: 1, n_kv_heads: 1, ..Size::default() };
-///     fits(client, &Size { head_dim: 256, value_dim: 256, ..one }, Element::F32).is_ok()
+///     fits(client, &Size { head_dim: 256, value_dim: 256, ..one }).is_ok()
 /// }
 /// ```
-pub fn fits<R: Runtime>(
-    client: &ComputeClient<R>,
-    size: &Size,
-    element: Element,
-) -> Result<(), Error> {
+pub fn fits<R: Runtime>(client: &ComputeClient<R>, size: &Size) -> Result<(), Error> {
     limit("the distance of query and key", size.farthest, POSITION)?;
     for pairs in &size.pairs {
         pairs_fit(*pairs)?;
@@ -71,10 +68,10 @@ pub fn fits<R: Runtime>(
     let sizes =
         Sizes { batch, seq_q, n_keys, seq_k: n_keys, n_heads, n_kv_heads, head_dim, value_dim };
     let limits = Limits::new(client);
-    limits.check(&sizes, element.size())?;
-    limits.forward(&sizes, true)?;
-    limits.d_query(&sizes, true)?;
-    limits.d_key_value(&sizes, true).map(drop)
+    limits.check(&sizes)?;
+    limits.forward(&sizes, Options::ALL)?;
+    limits.d_query(&sizes, Options::ALL)?;
+    limits.d_key_value(&sizes, Options::ALL).map(drop)
 }
 
 /// The widest row of features that a unit holds.
@@ -82,15 +79,34 @@ const WIDEST: usize = 256;
 /// What WebGPU promises of shared memory, in bytes.
 const SHARED: usize = 16_384;
 
+/// What a call has that its tiles depend on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Options {
+    pub(crate) dropout: bool,
+    /// Whether rules hide pairs, so that small blocks skip more of them.
+    pub(crate) ruled: bool,
+}
+
+impl Options {
+    const ALL: Self = Self { dropout: true, ruled: true };
+
+    pub(crate) fn of(call: &Call<'_>) -> Self {
+        Self { dropout: call.dropout.is_some(), ruled: call.visible.is_some() }
+    }
+}
+
 /// A device, as far as tiles depend on it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     shared: usize,
     cubes: usize,
     units: usize,
+    most_units: usize,
     /// Whether the device computes in software: on 8 lanes of a CPU's vectors, without registers of
     /// its own for each of thousands of units.
     software: bool,
+    /// What tiles hold their numbers in.
+    word: StorageType,
     /// In bytes.
     buffer: usize,
     /// Turns of all loops of a unit, the last one of each among them, after which the device may leave
@@ -100,71 +116,99 @@ pub(crate) struct Limits {
 
 impl Limits {
     pub(crate) fn new<R: Runtime>(client: &ComputeClient<R>) -> Self {
+        Self::of(client, client.properties().hardware.plane_size_max <= 8)
+    }
+
+    /// Those of a device that is taken for a computer's processor, or for a graphics processor.
+    pub(crate) fn of<R: Runtime>(client: &ComputeClient<R>, software: bool) -> Self {
         let properties = client.properties();
         let hardware = &properties.hardware;
         let (x, y, z) = hardware.max_cube_count;
-        let software = hardware.plane_size_max <= 8;
         let most = hardware.max_units_per_cube.min(hardware.max_cube_dim.0) as usize;
+        let [narrow, wide] = [u32::as_type_native_unchecked(), u64::as_type_native_unchecked()]
+            .map(|word| word.storage_type());
         Self {
             shared: hardware.max_shared_memory_size.min(2 * SHARED),
             cubes: x.min(y).min(z) as usize,
             units: if software { 8 } else { 64 }.min(most),
+            most_units: most,
             software,
+            word: if software && properties.supports_type(wide) { wide } else { narrow },
             buffer: usize::try_from(properties.memory.max_page_size).unwrap_or(usize::MAX),
             turns: if software { 60_000 } else { usize::MAX },
         }
     }
 
     /// A forward pass over `sizes`.
-    pub(crate) fn forward(&self, sizes: &Sizes, dropout: bool) -> Result<Spec, Error> {
+    pub(crate) fn forward(&self, sizes: &Sizes, options: Options) -> Result<Spec, Error> {
         let n_rows = sizes.group() * sizes.seq_q;
-        let spread = n_rows <= 4;
-        let rows = if spread { n_rows.next_power_of_two() } else { self.rows(sizes, n_rows) };
-        let spec = self.spec(sizes, rows, spread, dropout);
-        let scores = rows * spec.units * size_of::<f32>() * if dropout { 2 } else { 1 };
+        // Each unit of a block has sums of its own then, if there is room for them.
+        let sums = self.units * sizes.all_rows() * 4 * fours(sizes.value_dim);
+        let spread = n_rows <= 4 && sums <= INDEX.min(self.buffer / size_of::<f32>());
+        let (rows, units) = match spread {
+            true => (n_rows.next_power_of_two(), self.units),
+            // The smallest kernel: it may be unrolled further.
+            false => self.block(sizes, n_rows, options, if options.ruled { 8 } else { 16 }),
+        };
+        let spec = Spec { spread, ..self.spec(sizes, rows, units, options) };
+        let scores = rows * units * size_of::<f32>() * if options.dropout { 2 } else { 1 };
         let row = if spread { 0 } else { 16 * (spec.qk + spec.v) };
-        let facts = rows * spec.units * (16 + 8);
+        let facts = rows * units * (16 + 8);
         self.fit(spec, scores + row, facts)
     }
 
     /// A pass whose units hold queries and meet the keys.
-    pub(crate) fn d_query(&self, sizes: &Sizes, dropout: bool) -> Result<Spec, Error> {
-        let rows = self.rows(sizes, sizes.group() * sizes.seq_q);
-        let spec = self.spec(sizes, rows, false, dropout);
-        self.fit(spec, 16 * (spec.qk + spec.v), rows * spec.units * (16 + 12))
+    pub(crate) fn d_query(&self, sizes: &Sizes, options: Options) -> Result<Spec, Error> {
+        let (rows, units) = self.block(sizes, sizes.group() * sizes.seq_q, options, 8);
+        let spec = self.spec(sizes, rows, units, options);
+        self.fit(spec, 16 * (spec.qk + spec.v), rows * units * (16 + 12))
     }
 
     /// A pass whose units hold keys and meet the queries.
-    pub(crate) fn d_key_value(&self, sizes: &Sizes, dropout: bool) -> Result<Spec, Error> {
-        let rows = self.rows(sizes, sizes.n_keys);
-        let spec = self.spec(sizes, rows, false, dropout);
-        self.fit(spec, 16 * (spec.qk + spec.v) + 36, rows * spec.units * 12)
+    pub(crate) fn d_key_value(&self, sizes: &Sizes, options: Options) -> Result<Spec, Error> {
+        let (rows, units) = self.block(sizes, sizes.n_keys, options, 8);
+        let spec = self.spec(sizes, rows, units, options);
+        self.fit(spec, 16 * (spec.qk + spec.v) + 36, rows * units * 12)
     }
 
-    fn spec(&self, sizes: &Sizes, rows: usize, spread: bool, dropout: bool) -> Spec {
+    fn spec(&self, sizes: &Sizes, rows: usize, units: usize, options: Options) -> Spec {
         Spec {
             qk: fours(sizes.head_dim),
             v: fours(sizes.value_dim),
             rows,
             tile: 0,
-            units: self.units,
-            spread,
+            word: self.word,
+            units,
+            spread: false,
             split: false,
             several: false,
-            dropout,
+            dropout: options.dropout,
             scores: false,
             looks: Looks::Sometimes,
         }
     }
 
-    /// Rows of a unit. More of them mean fewer reads, as long as a device has the registers, there is
-    /// enough for all cores, and the kernel, which is unrolled, does not take longer to compile than
-    /// to run.
-    fn rows(&self, sizes: &Sizes, n_rows: usize) -> usize {
+    /// Rows of a unit, and units of a block. More rows mean fewer reads, as long as a device has the
+    /// registers, there is enough for all cores, and the kernel, which is unrolled, does not take longer to
+    /// compile than to run. More units share what it takes to fill a tile.
+    fn block(
+        &self,
+        sizes: &Sizes,
+        n_rows: usize,
+        options: Options,
+        most_rows: usize,
+    ) -> (usize, usize) {
         let width = fours(sizes.head_dim) + fours(sizes.value_dim);
-        let (numbers, least) = if self.software { (256, 4) } else { (32, 1024) };
-        let fits = |rows: usize| rows * width <= numbers && rows * self.units * least <= n_rows;
-        [8, 4, 2].into_iter().find(|&rows| fits(rows)).unwrap_or(1)
+        let (numbers, least) = if self.software { (32 * most_rows, 4) } else { (32, 1024) };
+        let enough = |rows: usize, units: usize| rows * units * least <= n_rows;
+        let fits = |&rows: &usize| {
+            rows <= most_rows && rows * width <= numbers && enough(rows, self.units)
+        };
+        let rows = [16, 8, 4, 2].into_iter().find(fits).unwrap_or(1);
+        let most = if self.software && !options.ruled { self.most_units } else { self.units };
+        let share = |&units: &usize| units <= most && enough(rows, units);
+        let units = [4 * self.units, 2 * self.units].into_iter().find(share);
+        (rows, units.unwrap_or(self.units))
     }
 
     /// With the longest tile that shared memory has room for, given the bytes of each of its rows and
@@ -182,7 +226,7 @@ impl Limits {
     }
 
     /// Whether the device can launch and store what a call of these sizes needs.
-    pub(crate) fn check(&self, sizes: &Sizes, element: usize) -> Result<(), Error> {
+    pub(crate) fn check(&self, sizes: &Sizes) -> Result<(), Error> {
         limit("head_dim", sizes.head_dim, WIDEST)?;
         limit("value_dim", sizes.value_dim, WIDEST)?;
         limit("batch", sizes.batch, self.cubes)?;
@@ -196,7 +240,8 @@ impl Limits {
         let keys = 2 * batch * n_keys * n_kv_heads * width;
         for numbers in [queries, keys] {
             limit("the number of elements of a tensor", numbers, INDEX)?;
-            limit("the size of a tensor, in bytes,", numbers * element, self.buffer)?;
+            // Halves too are added up in f32.
+            limit("the size of a tensor, in bytes,", numbers * size_of::<f32>(), self.buffer)?;
         }
         Ok(())
     }
@@ -208,7 +253,7 @@ impl Limits {
 
     /// How many tiles a unit may meet in one launch, if looking at a pair takes so many turns.
     pub(crate) fn tiles(&self, spec: Spec, of_pair: usize) -> usize {
-        let load = (spec.tile * (spec.qk + spec.v)).div_ceil(spec.units) + 8;
+        let load = (spec.tile * (spec.qk + spec.v) / 2).div_ceil(spec.units) + 8;
         let look = if spec.looks == Looks::Never { 0 } else { spec.rows * (of_pair + 1) + 2 };
         self.steps(load + spec.tile * (look + 4) + 8)
     }

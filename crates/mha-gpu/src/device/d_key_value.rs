@@ -4,8 +4,9 @@ use cubecl::prelude::*;
 
 use super::delta::stat;
 use super::dropout::{factor, row_key};
-use super::forward::{row_of, seen_by_any};
+use super::forward::{row_of, seen_by_any, two_of};
 use super::pair::{score, slope};
+use super::tile::Tile;
 use super::{Four, Looks, Numbers, Spec, Strides, exp, once, total};
 
 /// One cube for each block of keys, key head and entry; tiles are of rows. A launch meets
@@ -74,8 +75,9 @@ pub(crate) fn d_key_value<E: Float, O: Float>(
         }
     }
 
-    let mut queries = SharedMemory::<Four<f32>>::new(comptime!(width * qk));
-    let mut d_contexts = SharedMemory::<Four<f32>>::new(comptime!(width * v));
+    let define!(Word) = spec.word;
+    let mut queries = Tile::<Word>::new(comptime!(width * qk / 2));
+    let mut d_contexts = Tile::<Word>::new(comptime!(width * v / 2));
     let mut row_stats = SharedMemory::<f32>::new(comptime!(3 * width));
     let mut facts = SharedMemory::<u32>::new(comptime!(6 * width));
     let mut slots = SharedMemory::<f32>::new(comptime!(3 * rows * units));
@@ -111,8 +113,8 @@ pub(crate) fn d_key_value<E: Float, O: Float>(
                 }
             }
             sync_cube();
-            load_rows::<E>(query, 4usize, &mut queries, &facts, &row_stats, qk, spec);
-            load_rows::<E>(d_context, 5usize, &mut d_contexts, &facts, &row_stats, v, spec);
+            load_rows::<E, Word>(query, 4usize, &mut queries, &facts, &row_stats, qk, spec);
+            load_rows::<E, Word>(d_context, 5usize, &mut d_contexts, &facts, &row_stats, v, spec);
             sync_cube();
 
             #[unroll]
@@ -132,19 +134,27 @@ pub(crate) fn d_key_value<E: Float, O: Float>(
                                 d_products[r] = Four::new(0.0f32);
                             }
                             #[unroll]
-                            for d in 0..qk {
-                                q[d] = queries[c * qk + d];
+                            for d in 0..comptime!(qk / 2) {
+                                let (one, two) = queries.read(c * comptime!(qk / 2) + d);
+                                q[2 * d] = one;
+                                q[2 * d + 1] = two;
                                 #[unroll]
                                 for r in 0..rows {
-                                    products[r] = fma(k[r * qk + d], q[d], products[r]);
+                                    let at = comptime!(r * qk + 2 * d);
+                                    products[r] = fma(k[at], one, products[r]);
+                                    products[r] = fma(k[at + 1], two, products[r]);
                                 }
                             }
                             #[unroll]
-                            for d in 0..v {
-                                d_c[d] = d_contexts[c * v + d];
+                            for d in 0..comptime!(v / 2) {
+                                let (one, two) = d_contexts.read(c * comptime!(v / 2) + d);
+                                d_c[2 * d] = one;
+                                d_c[2 * d + 1] = two;
                                 #[unroll]
                                 for r in 0..rows {
-                                    d_products[r] = fma(val[r * v + d], d_c[d], d_products[r]);
+                                    let at = comptime!(r * v + 2 * d);
+                                    d_products[r] = fma(val[at], one, d_products[r]);
+                                    d_products[r] = fma(val[at + 1], two, d_products[r]);
                                 }
                             }
 
@@ -258,24 +268,25 @@ pub(crate) fn d_key_value<E: Float, O: Float>(
 /// Rows into a tile, together, from where the fact of this number says; one that sees nothing counts as
 /// 0.
 #[cube]
-fn load_rows<E: Float>(
+fn load_rows<E: Float, W: Int>(
     source: &Array<Four<E>>,
     #[comptime] fact: usize,
-    tile: &mut SharedMemory<Four<f32>>,
+    tile: &mut Tile<W>,
     facts: &SharedMemory<u32>,
     row_stats: &SharedMemory<f32>,
     #[comptime] fours: usize,
     #[comptime] spec: Spec,
 ) {
-    for at in range_stepped(UNIT_POS_X as usize, comptime!(spec.tile * fours), spec.units) {
-        let c = at / fours;
-        let from = facts[6 * c + fact] as usize;
-        let number = Four::<f32>::cast_from(source[from + at % fours]);
-        if comptime!(spec.looks == Looks::Never) {
-            // Every row sees something; one that is not there has no weight.
-            tile[at] = number;
-        } else {
-            tile[at] = select(row_stats[3 * c + 1] == 0.0, Four::new(0.0f32), number);
+    let pairs = comptime!(fours / 2);
+    for at in range_stepped(UNIT_POS_X as usize, comptime!(spec.tile * pairs), spec.units) {
+        let c = at / pairs;
+        let from = facts[6 * c + fact] as usize + 2 * (at % pairs);
+        let mut counts = true;
+        // Where nothing is hidden, every row sees something; one that is not there has no weight.
+        if comptime!(spec.looks != Looks::Never) {
+            counts = row_stats[3 * c + 1] != 0.0;
         }
+        let (first, second) = two_of::<E>(source, from, counts);
+        tile.write(at, first, second);
     }
 }

@@ -6,6 +6,7 @@ use super::delta::stat;
 use super::dropout::{factor, row_key};
 use super::forward::{load, row_of};
 use super::pair::{score, slope};
+use super::tile::Tile;
 use super::{Four, Numbers, Spec, Strides, exp, once, total};
 
 /// One cube for each block of rows, key head and entry. A launch meets the tiles from `first_tile` to
@@ -87,8 +88,9 @@ pub(crate) fn d_query<E: Float, O: Float, L: Size>(
         }
     }
 
-    let mut keys = SharedMemory::<Four<f32>>::new(comptime!(width * qk));
-    let mut values = SharedMemory::<Four<f32>>::new(comptime!(width * v));
+    let define!(Word) = spec.word;
+    let mut keys = Tile::<Word>::new(comptime!(width * qk / 2));
+    let mut values = Tile::<Word>::new(comptime!(width * v / 2));
     // What one pair's numbers are passed in to what is not unrolled.
     let mut slots = SharedMemory::<f32>::new(comptime!(3 * rows * units));
 
@@ -103,10 +105,10 @@ pub(crate) fn d_query<E: Float, O: Float, L: Size>(
 
             // 2. The tile of keys and values.
             sync_cube();
-            load::<E>(
+            load::<E, Word>(
                 key, key_from, key_stride, n_keys, &mut keys, side, n, b, g, column, qk, spec,
             );
-            load::<E>(
+            load::<E, Word>(
                 value,
                 value_from,
                 value_stride,
@@ -138,19 +140,25 @@ pub(crate) fn d_query<E: Float, O: Float, L: Size>(
                                 d_products[r] = Four::new(0.0f32);
                             }
                             #[unroll]
-                            for d in 0..qk {
-                                k[d] = keys[c * qk + d];
+                            for d in 0..comptime!(qk / 2) {
+                                let (one, two) = keys.read(c * comptime!(qk / 2) + d);
+                                k[2 * d] = one;
+                                k[2 * d + 1] = two;
                                 #[unroll]
                                 for r in 0..rows {
-                                    products[r] = fma(q[r * qk + d], k[d], products[r]);
+                                    let at = comptime!(r * qk + 2 * d);
+                                    products[r] = fma(q[at], one, products[r]);
+                                    products[r] = fma(q[at + 1], two, products[r]);
                                 }
                             }
                             #[unroll]
-                            for d in 0..v {
-                                let number = values[c * v + d];
+                            for d in 0..comptime!(v / 2) {
+                                let (one, two) = values.read(c * comptime!(v / 2) + d);
                                 #[unroll]
                                 for r in 0..rows {
-                                    d_products[r] = fma(d_c[r * v + d], number, d_products[r]);
+                                    let at = comptime!(r * v + 2 * d);
+                                    d_products[r] = fma(d_c[at], one, d_products[r]);
+                                    d_products[r] = fma(d_c[at + 1], two, d_products[r]);
                                 }
                             }
 

@@ -5,6 +5,7 @@ use cubecl::prelude::*;
 
 use super::dropout::{factor, row_key};
 use super::pair::score;
+use super::tile::Tile;
 use super::{Four, Looks, Numbers, Spec, Strides, exp, once, total};
 
 /// One cube for each block of rows, key head and entry; in x also for each part of the keys. A launch meets
@@ -117,8 +118,9 @@ pub(crate) fn forward<E: Float, O: Float, L: Size>(
         }
     }
 
-    let mut keys = SharedMemory::<Four<f32>>::new(comptime!(if spread { 1 } else { width * qk }));
-    let mut values = SharedMemory::<Four<f32>>::new(comptime!(if spread { 1 } else { width * v }));
+    let define!(Word) = spec.word;
+    let mut keys = Tile::<Word>::new(comptime!(if spread { 1 } else { width * qk / 2 }));
+    let mut values = Tile::<Word>::new(comptime!(if spread { 1 } else { width * v / 2 }));
     let at_once = comptime!(usize::min(rows, 4));
     let groups = comptime!(rows / at_once);
     let mut scores = SharedMemory::<Vector<f32, L>>::new(comptime!(width * groups * units));
@@ -145,10 +147,10 @@ pub(crate) fn forward<E: Float, O: Float, L: Size>(
             // 2. The tile of keys and values, that of a key that nobody sees as 0.
             if comptime!(!spread) {
                 sync_cube();
-                load::<E>(
+                load::<E, Word>(
                     key, key_from, key_stride, n_keys, &mut keys, side, n, b, g, column, qk, spec,
                 );
-                load::<E>(
+                load::<E, Word>(
                     value,
                     value_from,
                     value_stride,
@@ -185,20 +187,14 @@ pub(crate) fn forward<E: Float, O: Float, L: Size>(
                             let (from, seen) =
                                 own_column(key_strides, side, n, b, g, column, c, unit, spec);
                             #[unroll]
-                            for d in 0..qk {
-                                let number = own::<E>(
-                                    key,
-                                    from,
-                                    seen,
-                                    &keys,
-                                    c,
-                                    d,
-                                    comptime!(qk),
-                                    comptime!(spread),
-                                );
+                            for d in 0..comptime!(qk / 2) {
+                                let (one, two) =
+                                    own::<E, Word>(key, from, seen, &keys, c, d, qk, spread);
                                 #[unroll]
                                 for r in 0..rows {
-                                    products[r] = fma(q[r * qk + d], number, products[r]);
+                                    let at = comptime!(r * qk + 2 * d);
+                                    products[r] = fma(q[at], one, products[r]);
+                                    products[r] = fma(q[at + 1], two, products[r]);
                                 }
                             }
                             let mut s = Array::<f32>::new(rows);
@@ -290,12 +286,13 @@ pub(crate) fn forward<E: Float, O: Float, L: Size>(
                 }
                 let (from, seen) = own_column(value_strides, side, n, b, g, column, c, unit, spec);
                 #[unroll]
-                for d in 0..v {
-                    let number =
-                        own::<E>(value, from, seen, &values, c, d, comptime!(v), comptime!(spread));
+                for d in 0..comptime!(v / 2) {
+                    let (one, two) = own::<E, Word>(value, from, seen, &values, c, d, v, spread);
                     #[unroll]
                     for r in 0..rows {
-                        sums[r * v + d] = fma(weights[r], number, sums[r * v + d]);
+                        let at = comptime!(r * v + 2 * d);
+                        sums[at] = fma(weights[r], one, sums[at]);
+                        sums[at + 1] = fma(weights[r], two, sums[at + 1]);
                     }
                 }
             }
@@ -369,24 +366,35 @@ fn own_column(
     }
 }
 
-/// Four features of the row in place `c` of the tile.
+/// Two fours of features, the `pair`-th of them, of the row in place `c` of the tile.
 #[cube]
-fn own<E: Float>(
+fn own<E: Float, W: Int>(
     source: &Array<Four<E>>,
     from: usize,
     seen: bool,
-    tile: &SharedMemory<Four<f32>>,
+    tile: &Tile<W>,
     c: usize,
-    #[comptime] d: usize,
+    #[comptime] pair: usize,
     #[comptime] fours: usize,
     #[comptime] spread: bool,
-) -> Four<f32> {
+) -> (Four<f32>, Four<f32>) {
     if comptime!(spread) {
-        let number = Four::<f32>::cast_from(source[from + d]);
-        select(seen, number, Four::new(0.0f32))
+        two_of::<E>(source, from + comptime!(2 * pair), seen)
     } else {
-        tile[c * fours + d]
+        tile.read(c * comptime!(fours / 2) + pair)
     }
+}
+
+/// Two fours of features from here on, as 0 if they do not count.
+#[cube]
+pub(super) fn two_of<E: Float>(
+    source: &Array<Four<E>>,
+    from: usize,
+    counts: bool,
+) -> (Four<f32>, Four<f32>) {
+    let (first, second) = (Four::cast_from(source[from]), Four::cast_from(source[from + 1]));
+    let zero = Four::new(0.0f32);
+    (select(counts, first, zero), select(counts, second, zero))
 }
 
 /// Whether a query sees this key, by what was found out before.
@@ -398,12 +406,12 @@ pub(super) fn seen_by_any(side: &Array<u32>, n: &Numbers, b: usize, g: usize, j:
 /// Keys or values `column..` into a tile, together; `from` is where the first one of the head lies. What
 /// is not there or not seen counts as 0.
 #[cube]
-pub(super) fn load<E: Float>(
+pub(super) fn load<E: Float, W: Int>(
     source: &Array<Four<E>>,
     from: usize,
     stride: usize,
     n_keys: usize,
-    tile: &mut SharedMemory<Four<f32>>,
+    tile: &mut Tile<W>,
     side: &Array<u32>,
     n: &Numbers,
     b: usize,
@@ -412,15 +420,16 @@ pub(super) fn load<E: Float>(
     #[comptime] fours: usize,
     #[comptime] spec: Spec,
 ) {
-    for at in range_stepped(UNIT_POS_X as usize, comptime!(spec.tile * fours), spec.units) {
-        let j = column + at / fours;
+    let pairs = comptime!(fours / 2);
+    for at in range_stepped(UNIT_POS_X as usize, comptime!(spec.tile * pairs), spec.units) {
+        let j = column + at / pairs;
         let mut seen = j < n_keys;
         let j = select(seen, j, 0);
         // Where nothing is looked at, nothing is hidden.
         if comptime!(spec.looks != Looks::Never) {
             seen = seen && seen_by_any(side, n, b, g, j);
         }
-        let number = Four::<f32>::cast_from(source[from + j * stride + at % fours]);
-        tile[at] = select(seen, number, Four::new(0.0f32));
+        let (first, second) = two_of::<E>(source, from + j * stride + 2 * (at % pairs), seen);
+        tile.write(at, first, second);
     }
 }

@@ -12,11 +12,13 @@ pub(crate) mod pack;
 mod pair;
 pub(crate) mod reduce;
 pub(crate) mod seen;
+mod tile;
 
 pub(crate) use numbers::{Numbers, Strides};
 
 use std::f32::consts::LOG2_E;
 
+use cubecl::ir::StorageType;
 use cubecl::prelude::*;
 
 /// Rows of features are read four at a time.
@@ -69,6 +71,8 @@ pub(crate) struct Spec {
     pub(crate) rows: usize,
     /// Rows of the other side in a tile, for each unit if `spread`.
     pub(crate) tile: usize,
+    /// What tiles hold their numbers in: words of 32 or 64 bits.
+    pub(crate) word: StorageType,
     /// Units in a cube.
     pub(crate) units: usize,
     /// Whether all units hold the same rows, each meeting other keys: for few queries.

@@ -173,7 +173,6 @@ fn kernels_can<B: Backend>(
     let extent = Extent {
         sizes: *sizes,
         n_memory,
-        dtype: query,
         pairs: masks.chain(options.bias.as_ref().map(Tensor::dims)).collect(),
         farthest: match own_keys && (options.alibi.is_some() || options.t5.is_some()) {
             true => distance::farthest(&frame),

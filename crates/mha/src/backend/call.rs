@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use burn::tensor::DType;
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::{BoolTensor, IntTensor};
 
@@ -57,7 +56,6 @@ pub(crate) struct Numbers {
 pub struct Extent {
     pub(crate) sizes: Sizes,
     pub(crate) n_memory: usize,
-    pub(crate) dtype: DType,
     /// The sizes of masks and bias.
     pub(crate) pairs: Vec<[usize; 4]>,
     /// How far a query and a key can stand apart, where distances count.

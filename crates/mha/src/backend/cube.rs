@@ -51,8 +51,7 @@ where
             pairs: extent.pairs.clone(),
             farthest: extent.farthest,
         };
-        mha_gpu::fits(&R::client(device), &size, element(extent.dtype)).map_err(|error| match error
-        {
+        mha_gpu::fits(&R::client(device), &size).map_err(|error| match error {
             mha_gpu::Error::Limit { what, is, most } => TooLarge { what, is, most },
             other => unreachable!("{CHECKED}: {other}"),
         })
