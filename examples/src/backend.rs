@@ -147,6 +147,9 @@ fn on_a_device(run: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Result<(), B
     }));
     panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
         let reason = FIRST.get().map_or("no reason given", String::as_str);
+        // What Rust and CubeCL put around it.
+        let reason = reason.trim_start_matches("called `Result::unwrap()` on an `Err` value: ");
+        let reason = reason.replace("No backtrace available", "");
         let line = reason.split_whitespace().collect::<Vec<_>>().join(" ");
         let advice = "smaller sizes, or `--backend ndarray`, may do";
         Err(format!("the device stopped: {line}; {advice}").into())

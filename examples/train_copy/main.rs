@@ -9,6 +9,7 @@ mod args;
 mod checkpoint;
 mod epochs;
 mod loader;
+mod log_file;
 mod metric_log;
 mod model;
 mod renderer;

@@ -20,6 +20,7 @@ use crate::{
     checkpoint::{FileFormat, newest_complete},
     epochs::Epochs,
     loader::CopyLoader,
+    log_file::LogFile,
     metric_log::ResumedMetricLogger,
     model::{CopyModel, ModelSizes},
     renderer::LineRenderer,
@@ -83,6 +84,7 @@ pub(crate) fn train<B: AutodiffBackend>(
         .with_file_checkpointer(FileFormat::default())
         .with_checkpointing_strategy(KeepLastNCheckpoints::new(2))
         .with_interrupter(interrupter.clone())
+        .with_application_logger(Some(Box::new(LogFile::in_dir(dir.path()))))
         .num_epochs(epochs.count());
     if let Some(epoch) = resumed {
         training = training.checkpoint(epoch);

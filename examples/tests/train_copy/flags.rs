@@ -63,3 +63,17 @@ fn without_an_adapter_a_sentence_says_what_to_install() {
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
     assert!(!dir.exists());
 }
+
+/// Activations of 8.6 GB, each: no kernel of ours is asked for so much, and Burn says it in a panic.
+#[test]
+#[cfg(all(feature = "wgpu", target_os = "linux"))]
+fn what_the_device_cannot_hold_is_a_sentence() {
+    let dir = fresh_dir("too_large");
+    let sizes = ["--batch-size=65536", "--sequence-length=256", "--vocabulary=64"];
+    let mut command = command(&["--backend=wgpu", "--out", dir.to_str().unwrap()]);
+    command.args(sizes).env("RUST_BACKTRACE", "0").env("XDG_RUNTIME_DIR", "/tmp");
+    let stderr = fail(command, 1);
+    assert!(stderr.starts_with("error: the device stopped: "), "{stderr}");
+    assert!(stderr.ends_with("smaller sizes, or `--backend ndarray`, may do\n"), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+}
