@@ -1,5 +1,8 @@
 //! What the device can do, and the sizes of tiles that follow.
 
+#[cfg(test)]
+mod tests;
+
 use cubecl::client::ComputeClient;
 use cubecl::ir::StorageType;
 use cubecl::prelude::{CubePrimitive, Runtime};

@@ -128,9 +128,9 @@ fn the_tiles_of_both_kinds_of_devices() {
     check("plain", sizes, Element::F32, |_, _| {});
     check("halves", sizes, Element::F16, |_, _| {});
     check("wide heads", [1, 3, 5, 1, 1, 256, 200], Element::F32, |_, _| {});
-    let causal = |_, i| vec![0..i + 3];
-    check("causal", sizes, Element::F32, |client, call| {
-        call.visible = Some(Visible { entries: 1, row: &causal });
+    let runs = |_, i: usize| vec![0..1, i.max(1)..i + 40];
+    check("rules, cap, sinks", sizes, Element::F32, |client, call| {
+        call.visible = Some(Visible { entries: 1, row: &runs });
         call.softcap = Some(3.0);
         call.sink = Sink::Learned(stored(client, &[0.5, -1.0, 2.0, 0.0], Element::F32));
     });
