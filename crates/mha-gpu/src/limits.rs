@@ -91,7 +91,8 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    const ALL: Self = Self { dropout: true, ruled: true };
+    /// With everything that takes shared memory.
+    const ALL: Self = Self { dropout: true, ruled: false };
 
     pub(crate) fn of(call: &Call<'_>) -> Self {
         Self { dropout: call.dropout.is_some(), ruled: call.visible.is_some() }
@@ -209,7 +210,9 @@ impl Limits {
         };
         let rows = [16, 8, 4, 2].into_iter().find(fits).unwrap_or(1);
         let most = if self.software && !options.ruled { self.most_units } else { self.units };
-        let share = |&units: &usize| units <= most && enough(rows, units);
+        // What each unit keeps in shared memory leaves half of it to the tile.
+        let held = |units: usize| rows * units * 32 <= self.shared / 2;
+        let share = |&units: &usize| units <= most && enough(rows, units) && held(units);
         let units = [4 * self.units, 2 * self.units].into_iter().find(share);
         (rows, units.unwrap_or(self.units))
     }

@@ -48,3 +48,26 @@ fn rows_and_units_of_a_block() {
     assert_eq!(of(true, 64, PLAIN), (2, 8));
     assert_eq!(of(false, 1024, PLAIN), (1, 64));
 }
+
+/// With 16 KiB, which is what WebGPU promises, and with twice as much.
+#[test]
+fn heads_up_to_the_widest_fit_in_shared_memory() {
+    for (software, shared) in [(true, SHARED), (true, 2 * SHARED), (false, SHARED)] {
+        let device = Limits { shared, ..device(software, usize::MAX) };
+        for width in [1, 24, 64, 100, 256] {
+            for seq in [1, 4, 64, 512, 2048, 100_000] {
+                let sizes = Sizes { head_dim: width, value_dim: width, ..sizes(1, seq, seq) };
+                for bits in 0..4 {
+                    let options = Options { dropout: bits & 1 == 1, ruled: bits & 2 == 2 };
+                    for spec in [
+                        device.forward(&sizes, options),
+                        device.d_query(&sizes, options),
+                        device.d_key_value(&sizes, options),
+                    ] {
+                        assert!(spec.is_ok(), "{software} {shared} {width} {seq}: {spec:?}");
+                    }
+                }
+            }
+        }
+    }
+}
