@@ -5,7 +5,7 @@
 //!
 //! 1. dV = p'ᵀ dO
 //! 2. ds = p (dp - δ), where dp is what dropout kept of dO Vᵀ
-//! 3. dQ = scale · ds K and dK = scale · dsᵀ Q, with the softcap's derivative 1 - tanh² in ds
+//! 3. dQ = scale · ds K and dK = scale · dsᵀ Q, with the softcap's derivative in ds
 //!
 //! A task has some queries of all query heads that share a key head. It goes over the keys tile by
 //! tile, sums dK and dV of a tile over its queries, and adds to dQ. What several tasks have of the same

@@ -7,7 +7,7 @@ use crate::arena::Arena;
 use crate::call::Sizes;
 use crate::extra::Extras;
 use crate::seen::Masks;
-use crate::simd::{Simd, tanh};
+use crate::simd::{Simd, sech2, tanh};
 use crate::{Call, Error, Real, View};
 
 /// Keys of a tile. With 32 queries its scores are 16 KiB of f32: with the queries they fit the first
@@ -120,7 +120,7 @@ impl Scoring {
     /// How much a score changes with the product that it comes from, but for the scale.
     pub(crate) fn slope<T: Real>(&self, product: T) -> T {
         let scaled = product.to_f64() * self.scale;
-        T::from_f64(self.softcap.map_or(1.0, |cap| 1.0 - (scaled / cap).tanh().powi(2)))
+        T::from_f64(self.softcap.map_or(1.0, |cap| (scaled / cap).cosh().powi(-2)))
     }
 
     /// What a number of a tile, after [`apply`](Self::apply), is multiplied by to be a score in powers
@@ -129,14 +129,14 @@ impl Scoring {
         std::f64::consts::LOG2_E * if self.plain { self.scale } else { 1.0 }
     }
 
-    /// Makes scores of products, but for the factor of [`unit`](Self::unit). With a softcap the
-    /// tangents are left in `tangents`, if there are any. `extra`: the biases. `bits`: who sees whom.
+    /// Makes scores of products, but for the factor of [`unit`](Self::unit). With a softcap its
+    /// derivatives are left in `slopes`, if there are any. `extra`: the biases. `bits`: who sees whom.
     #[inline(always)]
     pub(crate) fn apply<T: Real, S: Simd<T>, const N: usize>(
         &self,
         simd: S,
         scores: &mut [[S::Lanes; N]],
-        tangents: Option<&mut [[S::Lanes; N]]>,
+        slopes: Option<&mut [[S::Lanes; N]]>,
         extra: Option<&[[S::Lanes; N]]>,
         bits: Option<&[u32]>,
     ) {
@@ -147,11 +147,13 @@ impl Scoring {
                 simd.store(simd.mul(simd.load(row), scale), row);
             }
             if let Some(cap) = self.softcap {
+                if let Some(slopes) = slopes {
+                    for (row, slope) in scores.iter().flatten().zip(slopes.iter_mut().flatten()) {
+                        simd.store(sech2(simd, simd.load(row)), slope);
+                    }
+                }
                 for row in scores.iter_mut().flatten() {
                     simd.store(tanh(simd, simd.load(row)), row);
-                }
-                if let Some(tangents) = tangents {
-                    tangents[..scores.len()].copy_from_slice(scores);
                 }
                 for row in scores.iter_mut().flatten() {
                     simd.store(simd.mul(simd.load(row), number(cap)), row);

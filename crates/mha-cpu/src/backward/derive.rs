@@ -25,7 +25,7 @@ pub(crate) struct Scratch<'a, T: Real, S: Simd<T>, const N: usize> {
     pub(crate) weights: &'a mut [Row<T, S, N>],
     /// dp, then ds.
     pub(crate) d_scores: &'a mut [Row<T, S, N>],
-    pub(crate) tangents: &'a mut [Row<T, S, N>],
+    pub(crate) slopes: &'a mut [Row<T, S, N>],
     /// Biases, then factors of dropout.
     pub(crate) extra: &'a mut [Row<T, S, N>],
     pub(crate) bits: [u32; KEYS],
@@ -41,17 +41,17 @@ pub(crate) fn weigh<T: Real, S: Simd<T>, const M: usize, const N: usize>(
     scratch: &mut Scratch<'_, T, S, N>,
 ) {
     let Tile { shared: Shared { tiles, .. }, b, keys, masked } = tile;
-    let Scratch { weights, tangents, extra, bits, .. } = scratch;
+    let Scratch { weights, slopes, extra, bits, .. } = scratch;
     scores_of::<T, S, M, N>(simd, key, keys.len(), block.query, weights);
     let has_extra = !tiles.extras.is_none();
     if has_extra {
         tiles.extras.write::<S, N>([*b, block.h], &block.rows, keys, extra);
     }
     let extra = has_extra.then(|| &extra[..keys.len()]);
-    let tangents = (!tangents.is_empty()).then_some(&mut tangents[..]);
+    let slopes = (!slopes.is_empty()).then_some(&mut slopes[..]);
     let bits = masked.then_some(&bits[..keys.len()]);
     let weights = &mut weights[..keys.len()];
-    tiles.scoring().apply(simd, weights, tangents, extra, bits);
+    tiles.scoring().apply(simd, weights, slopes, extra, bits);
 }
 
 /// Makes weights of scores, and ds of dp if it is wanted.
@@ -161,12 +161,8 @@ pub(crate) fn uncap<T: Real, S: Simd<T>, const N: usize>(
     scratch: &mut Scratch<'_, T, S, N>,
     count: usize,
 ) {
-    let one = simd.splat(T::from_f64(1.0));
-    let zero = simd.splat(T::default());
     let rows = scratch.d_scores[..count].iter_mut().flatten();
-    for (d_score, tangent) in rows.zip(scratch.tangents.iter().flatten()) {
-        let tangent = simd.load(tangent);
-        let slope = simd.fma(simd.sub(zero, tangent), tangent, one);
-        simd.store(simd.mul(simd.load(d_score), slope), d_score);
+    for (d_score, slope) in rows.zip(scratch.slopes.iter().flatten()) {
+        simd.store(simd.mul(simd.load(d_score), simd.load(slope)), d_score);
     }
 }

@@ -76,7 +76,7 @@ impl<T: Real> Task<'_, T> {
         let mut scratch = Scratch::<'_, T, S, N> {
             weights: arena.rows(needs(true)),
             d_scores: arena.rows(needs(true)),
-            tangents: arena.rows(needs(tiles.call.softcap.is_some())),
+            slopes: arena.rows(needs(tiles.call.softcap.is_some())),
             extra: arena.rows(needs(has_extra)),
             bits: [0; KEYS],
         };

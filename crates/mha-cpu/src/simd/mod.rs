@@ -236,3 +236,14 @@ pub(crate) fn tanh<T: Real, S: Simd<T>>(simd: S, x: S::Vector) -> S::Vector {
     let expm1 = simd.fma(simd.mul(expm1_over(simd, f), f), power, simd.sub(power, number(1.0)));
     simd.div(simd.sub(number(0.0), expm1), simd.add(number(2.0), expm1))
 }
+
+/// The derivative of [`tanh`], 4 p / (1 + p)² with p = e^(-2 |x|): 1 - tanh² x is the difference of two
+/// numbers near 1 where x is large, and has few right digits.
+#[inline(always)]
+pub(crate) fn sech2<T: Real, S: Simd<T>>(simd: S, x: S::Vector) -> S::Vector {
+    let number = |x: f64| simd.splat(T::from_f64(x));
+    let size = simd.max(x, simd.sub(number(0.0), x));
+    let p = exp2(simd, simd.mul(size, number(-2.0 * std::f64::consts::LOG2_E)));
+    let sum = simd.add(number(1.0), p);
+    simd.div(simd.mul(number(4.0), p), simd.mul(sum, sum))
+}
