@@ -29,13 +29,14 @@ pub(super) fn score(
     select(sees(side, n, b, h, i, j), score + extra, n.hidden)
 }
 
-/// The derivative of the capped score by the product.
+/// The derivative of the capped score by the product: 4 p / (1 + p)² with p = e^(-2 |x|), where 1 - tanh² x
+/// would be the difference of two numbers near 1.
 #[cube]
 pub(super) fn slope(product: f32, n: &Numbers) -> f32 {
     let mut slope = 1.0f32;
     for _ in 0..n.caps {
-        let tanh = tanh(product / n.cap);
-        slope = 1.0 - tanh * tanh;
+        let p = exp(f32::abs(product / n.cap) * -2.0);
+        slope = 4.0 * p / ((1.0 + p) * (1.0 + p));
     }
     slope
 }
