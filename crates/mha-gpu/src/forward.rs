@@ -42,14 +42,14 @@ pub struct Output {
 ///
 /// The example is that of the [crate](crate).
 pub fn forward<R: Runtime>(client: &ComputeClient<R>, call: &Call<'_>) -> Result<Output, Error> {
-    within(client, call, &Limits::new(client))
+    within(client, call, Limits::new(client))
 }
 
 /// The same, as if these were the device's limits.
 pub(crate) fn within<R: Runtime>(
     client: &ComputeClient<R>,
     call: &Call<'_>,
-    limits: &Limits,
+    limits: Limits,
 ) -> Result<Output, Error> {
     let sizes = call.check()?;
     limits.check(&sizes)?;
@@ -58,7 +58,7 @@ pub(crate) fn within<R: Runtime>(
     let blocks = n_rows.div_ceil(spec.rows * if spec.spread { 1 } else { spec.units });
     let tiles = sizes.n_keys.div_ceil(spec.tile * if spec.spread { spec.units } else { 1 });
     let parts = limits.parts(blocks * sizes.n_kv_heads * sizes.batch, tiles);
-    let side = Side::new(client, call, &sizes, limits, &[(Blocks::Queries, spec)], false)?;
+    let side = Side::new(client, call, &sizes, &limits, &[(Blocks::Queries, spec)], false)?;
     spec = side.fitted(Blocks::Queries, spec);
     let at_once = limits.tiles(spec, side.turns_of_pair).saturating_mul(parts).min(tiles);
     spec.several = at_once < tiles;

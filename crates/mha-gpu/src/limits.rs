@@ -149,64 +149,40 @@ impl Limits {
         // Each unit of a block has sums of its own then, if there is room for them.
         let sums = self.units * sizes.all_rows() * 4 * fours(sizes.value_dim);
         let spread = n_rows <= 4 && sums <= INDEX.min(self.buffer / size_of::<f32>());
-        let (rows, units) = match spread {
-            true => (n_rows.next_power_of_two(), self.units),
-            // The smallest kernel: it may be unrolled further.
-            false => self.block(sizes, n_rows, options, if options.ruled { 8 } else { 16 }),
+        // The smallest kernel: it may be unrolled further.
+        let spec = self.spec(sizes, n_rows, options, if options.ruled { 8 } else { 16 });
+        let spec = match spread {
+            true => Spec { rows: n_rows.next_power_of_two(), units: self.units, spread, ..spec },
+            false => spec,
         };
-        let spec = Spec { spread, ..self.spec(sizes, rows, units, options) };
-        let scores = rows * units * size_of::<f32>() * if options.dropout { 2 } else { 1 };
+        let held = spec.rows * spec.units;
+        let scores = held * size_of::<f32>() * if options.dropout { 2 } else { 1 };
         let row = if spread { 0 } else { 16 * (spec.qk + spec.v) };
-        let facts = rows * units * (16 + 8);
-        self.fit(spec, scores + row, facts)
+        self.fit(spec, scores + row, held * (16 + 8))
     }
 
     /// A pass whose units hold queries and meet the keys.
     pub(crate) fn d_query(&self, sizes: &Sizes, options: Options) -> Result<Spec, Error> {
-        let (rows, units) = self.block(sizes, sizes.group() * sizes.seq_q, options, 8);
-        let spec = self.spec(sizes, rows, units, options);
-        self.fit(spec, 16 * (spec.qk + spec.v), rows * units * (16 + 12))
+        let spec = self.spec(sizes, sizes.group() * sizes.seq_q, options, 8);
+        self.fit(spec, 16 * (spec.qk + spec.v), spec.rows * spec.units * (16 + 12))
     }
 
     /// A pass whose units hold keys and meet the queries.
     pub(crate) fn d_key_value(&self, sizes: &Sizes, options: Options) -> Result<Spec, Error> {
-        let (rows, units) = self.block(sizes, sizes.n_keys, options, 8);
-        let spec = self.spec(sizes, rows, units, options);
-        self.fit(spec, 16 * (spec.qk + spec.v) + 36, rows * units * 12)
+        let spec = self.spec(sizes, sizes.n_keys, options, 8);
+        self.fit(spec, 16 * (spec.qk + spec.v) + 36, spec.rows * spec.units * 12)
     }
 
-    fn spec(&self, sizes: &Sizes, rows: usize, units: usize, options: Options) -> Spec {
-        Spec {
-            qk: fours(sizes.head_dim),
-            v: fours(sizes.value_dim),
-            rows,
-            tile: 0,
-            word: self.word,
-            units,
-            spread: false,
-            split: false,
-            several: false,
-            dropout: options.dropout,
-            scores: false,
-            looks: Looks::Sometimes,
-        }
-    }
-
-    /// Rows of a unit, and units of a block. More rows mean fewer reads, as long as a device has the
-    /// registers, there is enough for all cores, and the kernel, which is unrolled, does not take longer to
-    /// compile than to run. More units share what it takes to fill a tile.
-    fn block(
-        &self,
-        sizes: &Sizes,
-        n_rows: usize,
-        options: Options,
-        most_rows: usize,
-    ) -> (usize, usize) {
-        let width = fours(sizes.head_dim) + fours(sizes.value_dim);
+    /// How units share so many rows: how many each holds, and how many units a block has. More rows mean
+    /// fewer reads, as long as a device has the registers, there is enough for all cores, and the kernel,
+    /// which is unrolled, does not take longer to compile than to run. More units share what it takes to
+    /// fill a tile.
+    fn spec(&self, sizes: &Sizes, n_rows: usize, options: Options, most_rows: usize) -> Spec {
+        let (qk, v) = (fours(sizes.head_dim), fours(sizes.value_dim));
         let (numbers, least) = if self.software { (32 * most_rows, 4) } else { (32, 1024) };
         let enough = |rows: usize, units: usize| rows * units * least <= n_rows;
         let fits = |&rows: &usize| {
-            rows <= most_rows && rows * width <= numbers && enough(rows, self.units)
+            rows <= most_rows && rows * (qk + v) <= numbers && enough(rows, self.units)
         };
         let rows = [16, 8, 4, 2].into_iter().find(fits).unwrap_or(1);
         let most = if self.software && !options.ruled { self.most_units } else { self.units };
@@ -214,7 +190,20 @@ impl Limits {
         let held = |units: usize| rows * units * 32 <= self.shared / 2;
         let share = |&units: &usize| units <= most && enough(rows, units) && held(units);
         let units = [4 * self.units, 2 * self.units].into_iter().find(share);
-        (rows, units.unwrap_or(self.units))
+        Spec {
+            qk,
+            v,
+            rows,
+            tile: 0,
+            word: self.word,
+            units: units.unwrap_or(self.units),
+            spread: false,
+            split: false,
+            several: false,
+            dropout: options.dropout,
+            scores: false,
+            looks: Looks::Sometimes,
+        }
     }
 
     /// With the longest tile that shared memory has room for, given the bytes of each of its rows and

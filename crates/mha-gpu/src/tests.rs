@@ -56,7 +56,7 @@ fn read(client: &Client, handle: Handle, element: Element) -> Vec<f32> {
 /// Everything that the two passes give.
 fn results(client: &Client, call: &Call<'_>, software: bool) -> Vec<(&'static str, Vec<f32>)> {
     let limits = Limits::of(client, software);
-    let output = crate::forward::within(client, call, &limits).unwrap();
+    let output = crate::forward::within(client, call, limits).unwrap();
     let [batch, seq_q, n_heads, _] = call.query.dims;
     let dims = [batch, seq_q, n_heads, call.value.dims[3]];
     let d_context = stored(client, &numbers(99, dims.iter().product()), call.element);
