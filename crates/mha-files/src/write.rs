@@ -42,12 +42,12 @@ use crate::{Array, Entry, Error};
 /// # std::fs::remove_file(&path).unwrap();
 /// # Ok::<(), mha_files::Error>(())
 /// ```
-pub fn write(
+pub fn write<E: From<Error>>(
     path: &Path,
     tensors: &[(String, Entry)],
     metadata: &BTreeMap<String, String>,
-    mut read: impl FnMut(&str) -> Result<Array, Error>,
-) -> Result<(), Error> {
+    mut read: impl FnMut(&str) -> Result<Array, E>,
+) -> Result<(), E> {
     let file = path.display().to_string();
     let mut order: Vec<(&str, &Entry)> = tensors.iter().map(|(name, e)| (&**name, e)).collect();
     order.sort_by(|(a, left), (b, right)| right.dtype.cmp(&left.dtype).then(a.cmp(b)));
@@ -61,13 +61,13 @@ pub fn write(
     for (name, entry) in order {
         let array = read(name)?;
         if array.entry() != entry {
-            return Err(Problem::new(entry, array.entry()).of_tensor(&file, name));
+            return Err(Problem::new(entry, array.entry()).of_tensor(&file, name).into());
         }
         out.write_all(array.bytes()).map_err(of_file)?;
     }
     out.flush().map_err(of_file)?;
     drop(out);
-    temporary.rename(path).map_err(of_file)
+    Ok(temporary.rename(path).map_err(of_file)?)
 }
 
 /// The header of tensors that follow each other in this order.

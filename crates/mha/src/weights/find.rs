@@ -37,7 +37,8 @@ impl<'a> Names<'a> {
     /// The real names of all that lies below a prefix.
     pub(super) fn below(&self, prefix: &str) -> Vec<&'a str> {
         let start = join(prefix, "");
-        let below = self.real.range(start.clone()..).take_while(|(name, _)| name.starts_with(&start));
+        let below =
+            self.real.range(start.clone()..).take_while(|(name, _)| name.starts_with(&start));
         below.map(|(_, real)| *real).collect()
     }
 
@@ -46,7 +47,8 @@ impl<'a> Names<'a> {
     pub(super) fn prefixes(&self) -> Vec<String> {
         let mut prefixes = BTreeSet::new();
         for name in self.real.keys() {
-            let stems = ENDINGS.iter().chain(FORMS.iter().flat_map(|form| form.weights).map(|p| &p.name));
+            let stems =
+                ENDINGS.iter().chain(FORMS.iter().flat_map(|form| form.weights).map(|p| &p.name));
             for stem in stems {
                 let Some(prefix) = name.strip_suffix(stem) else { continue };
                 if prefix.is_empty() || prefix.ends_with('.') {
@@ -54,8 +56,10 @@ impl<'a> Names<'a> {
                 }
             }
         }
-        let mut prefixes: Vec<String> =
-            prefixes.into_iter().filter(|prefix| self.latent(prefix) || self.best(prefix).1 >= 3).collect();
+        let mut prefixes: Vec<String> = prefixes
+            .into_iter()
+            .filter(|prefix| self.latent(prefix) || self.best(prefix).1 >= 3)
+            .collect();
         prefixes.sort_by_cached_key(|prefix| natural(prefix));
         prefixes
     }

@@ -299,10 +299,7 @@ pub(crate) const FORMS: &[Form] = &[
     LLAMA,
     Form {
         family: Phi3,
-        weights: &[
-            pack("qkv_proj.weight", &[Query, Key, Value]),
-            pack("o_proj.weight", &[Output]),
-        ],
+        weights: &[pack("qkv_proj.weight", &[Query, Key, Value]), pack("o_proj.weight", &[Output])],
         biases: &[pack("qkv_proj.bias", &[Query, Key, Value]), pack("o_proj.bias", &[Output])],
         bias_sets: &[NO_BIAS, ALL_BUT_OUTPUT, ALL],
         rotary: Some(Half),

@@ -102,13 +102,7 @@ impl<T: Tensors> Found<'_, T> {
         n_heads.ok_or_else(|| self.unknown("the number of heads is", "Model::with_heads"))
     }
 
-    fn n_kv_heads(
-        &self,
-        n_heads: usize,
-        head_dim: usize,
-        value_dim: usize,
-        key: Matrix,
-    ) -> usize {
+    fn n_kv_heads(&self, n_heads: usize, head_dim: usize, value_dim: usize, key: Matrix) -> usize {
         if self.form.order == Order::PerHead && self.pack(Part::Key).parts.len() > 1 {
             return n_heads;
         }
@@ -124,7 +118,8 @@ impl<T: Tensors> Found<'_, T> {
     fn position(&self, head_dim: usize) -> Result<Position, Error> {
         let table = self.other("relative_bias").and_then(|table| table.shape.first().copied());
         let position = self.model.position(self.form, self.at, head_dim, table)?;
-        position.ok_or_else(|| self.unknown("how positions are told apart is", "Model::with_position"))
+        position
+            .ok_or_else(|| self.unknown("how positions are told apart is", "Model::with_position"))
     }
 
     fn unknown(&self, what: &'static str, setter: &str) -> Error {
@@ -132,7 +127,12 @@ impl<T: Tensors> Found<'_, T> {
             "" => format!("a config.json beside it, or {setter}, says so"),
             kind => format!("model_type {kind:?} does not tell, {setter} does"),
         };
-        Error::Unknown { prefix: self.at.prefix.to_string(), family: self.form.family, what, remedy }
+        Error::Unknown {
+            prefix: self.at.prefix.to_string(),
+            family: self.form.family,
+            what,
+            remedy,
+        }
     }
 
     /// The smallest set of biases that the family has and that holds all that are there.
@@ -141,7 +141,8 @@ impl<T: Tensors> Found<'_, T> {
             let packs = self.form.biases.iter().filter(|pack| pack.parts.contains(&part));
             packs.into_iter().any(|pack| self.tensors.entry(pack.name).is_some())
         });
-        let holds = |set: &&[bool; 4]| there.iter().zip(*set).all(|(&there, &in_set)| in_set || !there);
+        let holds =
+            |set: &&[bool; 4]| there.iter().zip(*set).all(|(&there, &in_set)| in_set || !there);
         let [query, key, value, output] =
             self.form.bias_sets.iter().find(holds).copied().unwrap_or(there);
         config.bias.query = query;
@@ -191,7 +192,8 @@ impl<T: Tensors> Found<'_, T> {
             (Axes::Heads, Part::Output) => vec!["heads", "head_dim", "d_output"],
             (Axes::Heads, _) => vec!["d_input", "heads", "head_dim"],
         };
-        let fits = shape.len() == axes.len() && shape.iter().all(|axis| (1..=LONGEST).contains(axis));
+        let fits =
+            shape.len() == axes.len() && shape.iter().all(|axis| (1..=LONGEST).contains(axis));
         let matrix = match (self.form.axes, part, shape.as_slice()) {
             (Axes::OutIn, _, &[features, d_input]) | (Axes::InOut, _, &[d_input, features]) => {
                 Some(Matrix { d_input, features, heads: None })

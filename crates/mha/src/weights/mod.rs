@@ -125,7 +125,8 @@ impl Checkpoint {
         let path = path.as_ref();
         let store = Store::open(path)?;
         let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
-        let said = ["config.json", "params.json"].iter().find_map(|name| read_model(&folder.join(name)));
+        let said =
+            ["config.json", "params.json"].iter().find_map(|name| read_model(&folder.join(name)));
         Ok(Self { store, model: said.transpose()?.unwrap_or_default() })
     }
 

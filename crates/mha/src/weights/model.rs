@@ -106,11 +106,8 @@ impl Model {
             return Ok(self.n_heads);
         }
         let common = ["num_attention_heads", "n_head", "n_heads", "num_heads"];
-        let own = if at.has("decoder") {
-            "decoder_attention_heads"
-        } else {
-            "encoder_attention_heads"
-        };
+        let own =
+            if at.has("decoder") { "decoder_attention_heads" } else { "encoder_attention_heads" };
         let [a, b, c, d] = common;
         self.get(at, &[own, a, b, c, d]).map(|field| field.count()).transpose()
     }
@@ -192,7 +189,8 @@ impl Model {
         if let Some(position) = &self.position {
             return Ok(Some(position.clone()));
         }
-        let rotary = |layout| rope::rotary(self, at, layout, head_dim).map(Position::Rotary).map(Some);
+        let rotary =
+            |layout| rope::rotary(self, at, layout, head_dim).map(Position::Rotary).map(Some);
         let kind = self.kind(at);
         match form.family {
             // Old files have a table in cross-attention too, which T5 never read.
@@ -204,7 +202,11 @@ impl Model {
             Family::GptNeox if kind.starts_with("gpt_neox") => rotary(RotaryLayout::Half),
             Family::MetaLlama if self.is_there() => rotary(RotaryLayout::Interleaved),
             Family::Llama | Family::Phi3 if HALF.contains(&kind) => {
-                if self.turns(at) { rotary(RotaryLayout::Half) } else { Ok(Some(Position::None)) }
+                if self.turns(at) {
+                    rotary(RotaryLayout::Half)
+                } else {
+                    Ok(Some(Position::None))
+                }
             }
             Family::GptNeox | Family::MetaLlama | Family::Llama | Family::Phi3 => Ok(None),
             Family::Whisper if kind == "gptj" => rotary(RotaryLayout::Interleaved),
@@ -220,7 +222,8 @@ impl Model {
     }
 
     pub(super) fn buckets(&self, at: Place<'_>, n_buckets: usize) -> Result<T5Buckets, Error> {
-        let buckets = if at.has("decoder") { T5Buckets::causal() } else { T5Buckets::bidirectional() };
+        let buckets =
+            if at.has("decoder") { T5Buckets::causal() } else { T5Buckets::bidirectional() };
         let far = self.get(at, &["relative_attention_max_distance"]);
         let far = far.map(|field| field.count()).transpose()?;
         let far = far.unwrap_or(buckets.max_distance);

@@ -81,7 +81,10 @@ impl Rope<'_> {
     }
 
     fn scaling(&self, width: usize) -> Result<RotaryScaling, Error> {
-        if self.model.get(self.at, &["use_scaled_rope"]).is_some_and(|f| f.value == &Value::Bool(true))
+        if self
+            .model
+            .get(self.at, &["use_scaled_rope"])
+            .is_some_and(|f| f.value == &Value::Bool(true))
         {
             // Meta's code has these numbers, its params.json has not.
             let (low, high) = (1.0, 4.0);
@@ -127,7 +130,8 @@ impl Rope<'_> {
             yarn = yarn.with_beta_slow(turns);
         }
         if let Some(field) = self.get(&["truncate"]) {
-            yarn = yarn.with_truncate(field.value.as_bool().ok_or_else(|| field.wrong("true or false"))?);
+            yarn = yarn
+                .with_truncate(field.value.as_bool().ok_or_else(|| field.wrong("true or false"))?);
         }
         // Outside DeepSeek's own attention these two only set the factor.
         let growth = |share: f64| if factor > 1.0 { 0.1 * share * factor.ln() + 1.0 } else { 1.0 };

@@ -52,9 +52,8 @@ pub(crate) fn sources(
     habits: Habits,
     prefix: &str,
 ) -> Result<Vec<Source>, Error> {
-    let widths = config
-        .widths()
-        .map_err(|error| Error::Config { prefix: prefix.to_string(), error })?;
+    let widths =
+        config.widths().map_err(|error| Error::Config { prefix: prefix.to_string(), error })?;
     let stored = Stored { form, config, widths, habits };
     let mut sources = stored.projections()?;
     sources.extend(stored.others()?);
@@ -124,8 +123,7 @@ impl Stored<'_> {
             });
             let features = self.turned(part, shape.width, places.collect());
             let d_input = shape.d_input;
-            let shape =
-                if bias { vec![features.len()] } else { vec![d_input, features.len()] };
+            let shape = if bias { vec![features.len()] } else { vec![d_input, features.len()] };
             pieces.push(Piece { parameter: path(part, bias), shape, features });
             before += pieces[pieces.len() - 1].features.len();
         }
@@ -256,7 +254,10 @@ impl Stored<'_> {
     /// Whether every parameter of the module has found a place.
     fn nothing_left_over(&self, sources: &[Source]) -> Result<(), Error> {
         let placed = |parameter: &str| {
-            sources.iter().flat_map(|source| &source.pieces).any(|piece| piece.parameter == parameter)
+            sources
+                .iter()
+                .flat_map(|source| &source.pieces)
+                .any(|piece| piece.parameter == parameter)
         };
         let projections = PATHS.iter().flat_map(|&(part, weight, bias)| {
             [(weight, self.has(part, false)), (bias, self.has(part, true))]

@@ -77,7 +77,8 @@ impl<B: Backend> Read<'_, B> {
         name: &'static str,
         slot: &mut Param<Tensor<B, D>>,
     ) -> Result<(), Error> {
-        let what = || Error::NoPlace { family: Family::Mha, what: format!("a module without {name}") };
+        let what =
+            || Error::NoPlace { family: Family::Mha, what: format!("a module without {name}") };
         let array = self.parameters.get(name).ok_or_else(what)?;
         *slot = Param::from_tensor(tensor(name, array, self.device)?);
         Ok(())
@@ -151,7 +152,8 @@ pub(super) fn config_of<B: Backend>(module: &MultiHeadAttention<B>) -> MultiHead
         .with_masking(settings.masking)
         .with_path(settings.path);
     config.n_kv_heads = other(widths.n_kv_heads, widths.n_heads);
-    config.head_dim = (widths.head_dim * widths.n_heads != widths.d_model).then_some(widths.head_dim);
+    config.head_dim =
+        (widths.head_dim * widths.n_heads != widths.d_model).then_some(widths.head_dim);
     config.value_dim = other(widths.value_dim, widths.head_dim);
     config.d_key = other(widths.d_key, widths.d_model);
     config.d_value = other(widths.d_value, widths.d_model);

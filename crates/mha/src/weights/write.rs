@@ -265,7 +265,8 @@ impl Plan {
         for source in to.sources()? {
             let name = join(to.prefix(), source.name);
             let first = dtypes.get(source.pieces[0].parameter);
-            let dtype = *first.ok_or_else(|| Error::NoPlace { family: to.family(), what: name.clone() })?;
+            let dtype =
+                *first.ok_or_else(|| Error::NoPlace { family: to.family(), what: name.clone() })?;
             let entry = Entry { dtype, shape: source.shape };
             if self.tensors.insert(name.clone(), (entry, Some(self.layers.len()))).is_some() {
                 let what = format!("{name}, a name that another tensor has");
