@@ -39,6 +39,8 @@ mod pages {
     struct Architecture;
     #[doc = include_str!("../../docs/capabilities.md")]
     struct Capabilities;
+    #[doc = include_str!("../../docs/checkpoints.md")]
+    struct Checkpoints;
     #[doc = include_str!("../../docs/coming-from.md")]
     struct ComingFrom;
     #[doc = include_str!("../../docs/conventions.md")]

@@ -241,7 +241,8 @@ impl MultiHeadAttentionConfig {
         self.try_init(device).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    fn check(&self, head_dim: usize) -> Result<(), Error> {
+    /// Whether every field but the widths makes sense.
+    pub(crate) fn check(&self, head_dim: usize) -> Result<(), Error> {
         check::dropout(self.dropout)?;
         check::scale(self.scale)?;
         check::softcap(self.softcap)?;

@@ -52,8 +52,9 @@ pub(crate) fn sources(
     habits: Habits,
     prefix: &str,
 ) -> Result<Vec<Source>, Error> {
-    let widths =
-        config.widths().map_err(|error| Error::Config { prefix: prefix.to_string(), error })?;
+    let refused = |error| Error::Config { prefix: prefix.to_string(), error };
+    let widths = config.widths().map_err(refused)?;
+    config.check(widths.head_dim).map_err(refused)?;
     let stored = Stored { form, config, widths, habits };
     let mut sources = stored.projections()?;
     sources.extend(stored.others()?);

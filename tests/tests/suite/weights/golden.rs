@@ -4,11 +4,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use burn::module::{Module, ModuleMapper, Param};
-use burn::tensor::{Bool, Tensor, backend::AutodiffBackend};
-use mha::weights::{Array, Checkpoint, Dtype, Layer, Model, Store};
+use burn::module::Module;
+use burn::tensor::{Tensor, backend::AutodiffBackend};
+use mha::weights::{Checkpoint, Dtype, Layer, Model, Store};
 use mha::{Mask, MhaInput, Weights};
-use mha_tests::{assert_close, bools, floats, on_every_path, tensor};
+use mha_tests::{assert_close, floats, on_every_path};
+
+use super::gradients::Gradients;
+use super::numbers::{numbers, read, read_bools, scale, shape};
 
 on_every_path!(every_family);
 
@@ -52,19 +55,13 @@ impl Golden {
         Self { checkpoint, layer: layer.with_config(config), numbers, said }
     }
 
-    fn array(&self, name: &str) -> Option<Array> {
-        self.numbers.entry(name).map(|_| self.numbers.read(name).expect("readable"))
-    }
-
     fn expected(&self, name: &str) -> Option<Vec<f64>> {
-        self.array(name).map(|array| array.to_f64().expect("floats"))
+        numbers(&self.numbers, name)
     }
 
     fn input<B: AutodiffBackend>(&self, name: &str) -> Option<Tensor<B, 3>> {
-        let array = self.array(name)?;
-        let dims = <[usize; 3]>::try_from(array.shape()).expect("3 axes");
-        let numbers: Vec<f32> = array.to_f64()?.iter().map(|&x| x as f32).collect();
-        Some(tensor::<B, 3, _>(&numbers, dims).require_grad())
+        let dims = shape(&self.numbers, name)?.try_into().expect("3 axes");
+        Some(read::<B, 3>(&self.numbers, name, dims).require_grad())
     }
 
     /// The mask of the layer, where the file says it, else that of the case.
@@ -79,11 +76,8 @@ impl Golden {
             let (ours, theirs) = (self.layer.mask::<B>(), expected.to_string());
             assert_eq!(ours.to_string(), theirs);
         }
-        let keep = self.array("keep").map(|array| {
-            let dims = <[usize; 4]>::try_from(array.shape()).expect("4 axes");
-            let values: Vec<bool> = array.bytes().iter().map(|&byte| byte != 0).collect();
-            let keep: Tensor<B, 4, Bool> = bools(&values, dims);
-            Mask::keep(keep)
+        let keep = shape(&self.numbers, "keep").map(|dims| {
+            Mask::keep(read_bools::<B, 4>(&self.numbers, "keep", dims.try_into().expect("4 axes")))
         });
         expected.and(keep.unwrap_or_else(Mask::none))
     }
@@ -115,7 +109,7 @@ fn one<B: AutodiffBackend>(golden: &Golden, path: mha::Path) {
         let shape = [buckets.n_buckets, layer.config().n_heads];
         input = input.t5(buckets, checkpoint.tensor(name, shape, &device).expect("a table"));
     }
-    if path == mha::Path::Plain && golden.array("weights").is_some() {
+    if path == mha::Path::Plain && golden.numbers.entry("weights").is_some() {
         input = input.weights(Weights::PerHead);
     }
     let out = module.forward(input);
@@ -133,7 +127,7 @@ fn one<B: AutodiffBackend>(golden: &Golden, path: mha::Path) {
     }
     // Exported with its gradients for parameters, the module gives them under the names of the file,
     // in the file's types.
-    let module = module.map(&mut Gradients { gradients: &gradients });
+    let module = module.map(&mut Gradients(&gradients));
     let mut compared = 0;
     for (name, array) in checkpoint.export::<B>(layer, &module).expect("a place") {
         let expected = golden.expected(&format!("d.{name}")).expect("a gradient");
@@ -159,21 +153,4 @@ fn one<B: AutodiffBackend>(golden: &Golden, path: mha::Path) {
     // The table of another layer is an input of this one.
     let inputs = usize::from(layer.shared_table().is_some());
     assert_eq!(compared + inputs, there.len(), "{there:?}");
-}
-
-/// At least 1: what errors are relative to.
-fn scale(numbers: &[f64]) -> f64 {
-    mha_tests::largest(numbers).max(1.0)
-}
-
-/// Puts each parameter's gradient in its place.
-struct Gradients<'a, B: AutodiffBackend> {
-    gradients: &'a B::Gradients,
-}
-
-impl<B: AutodiffBackend> ModuleMapper<B> for Gradients<'_, B> {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
-        let gradient = param.val().grad(self.gradients).expect("every parameter has a gradient");
-        Param::from_tensor(Tensor::from_inner(gradient))
-    }
 }

@@ -1,3 +1,9 @@
 //! Other libraries' checkpoints, read and written.
 
+mod files;
 mod golden;
+mod gradients;
+mod numbers;
+mod pytorch_grid;
+mod random;
+mod refused;
