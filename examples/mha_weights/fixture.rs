@@ -57,9 +57,11 @@ impl Fixture {
         count.transpose()
     }
 
-    /// The names of the parameters whose gradients it has.
-    pub(crate) fn gradients(&self) -> impl Iterator<Item = &str> {
-        self.store.entries().filter_map(|(name, _)| name.strip_prefix("d."))
+    /// The parameters whose gradients it has, and their shapes.
+    pub(crate) fn gradients(&self) -> impl Iterator<Item = (&str, &[usize])> {
+        self.store
+            .entries()
+            .filter_map(|(name, entry)| Some((name.strip_prefix("d.")?, entry.shape.as_slice())))
     }
 
     /// A tensor of floats, if it is there.

@@ -22,7 +22,7 @@ pub(crate) fn check(args: &Convert) -> Result<(), String> {
         return refuse("is a folder, expected the name of a file to write");
     }
     if is_read(args) {
-        return refuse("is part of what is converted, and is not overwritten");
+        return refuse("is part of what is converted, or may be, and is not overwritten");
     }
     if !args.force {
         return refuse("exists already, --force replaces it");

@@ -3,7 +3,9 @@
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Tensor, backend::AutodiffBackend};
 use mha::MultiHeadAttention;
-use mha::weights::{Checkpoint, Dtype, Error, Layer};
+use mha::weights::{Array, Checkpoint, Dtype, Layer};
+
+use crate::words::said;
 
 /// A gradient as the file has its parameter.
 #[derive(Debug)]
@@ -21,15 +23,15 @@ pub(crate) fn gradients<B: AutodiffBackend>(
     layer: &Layer,
     module: &MultiHeadAttention<B>,
     gradients: &B::Gradients,
-) -> Result<Vec<Gradient>, Error> {
-    let export = |instead: Instead<'_, B>| {
-        let mut instead = instead;
-        checkpoint.export(layer, &module.clone().map(&mut instead))
+) -> Result<Vec<Gradient>, String> {
+    let export = |mut instead: Instead<'_, B>| {
+        let module = module.clone().map(&mut instead);
+        checkpoint.export(layer, &module).map_err(|error| said(&error))
     };
     let ours = export(Instead::Gradient(gradients))?;
     // What saving adds to a parameter: -1 to a norm's factor that is stored less 1.
     let added = export(Instead::Zero)?;
-    let numbers = |array: &mha::weights::Array| array.to_f64().unwrap_or_default();
+    let numbers = |array: &Array| array.to_f64().unwrap_or_default();
     let gradients = ours.into_iter().zip(added).map(|((name, array), (_, added))| Gradient {
         name,
         shape: array.shape().to_vec(),

@@ -2,9 +2,11 @@
 
 use std::{fs, path::Path};
 
-use mha::weights::{Dtype, Store};
+use mha::weights::{Dtype, Family, Store};
 
-use crate::support::{convert, empty_dir, fixture, model, sentence, succeed, verify, write_header};
+use crate::support::{
+    command, convert, empty_dir, fixture, model, sentence, succeed, verify, write_header,
+};
 
 /// The same names with the same types, shapes and bytes.
 fn assert_same_tensors(a: &Path, b: &Path) {
@@ -69,6 +71,21 @@ fn pytorch_comes_back_from_mha() {
     assert_same_tensors(&file, &again);
 }
 
+/// The same layer in another layout is verified, by its results and its inputs' gradients.
+#[test]
+fn a_converted_layer_computes_what_its_library_does() {
+    for (name, to) in [("gpt2", "nanogpt"), ("phi3", "llama"), ("bert", "mha"), ("gpt_neox", "mha")]
+    {
+        let out = empty_dir(&format!("{name}_{to}")).join("out.safetensors");
+        succeed(convert(&model(name), to, &out, &[]));
+        let config = fixture(name).join("config.json");
+        let flags = ["--config", config.to_str().unwrap()];
+        let output = succeed(verify(&out, &fixture(name).join("case.safetensors"), &flags));
+        assert!(output.contains("gradients of parameters are not compared"), "{name}: {output}");
+        assert!(output.contains("\ngradient of query "), "{name}: {output}");
+    }
+}
+
 #[test]
 fn narrow_types_stay_narrow() {
     for (name, dtype) in [("llama_f16", Dtype::F16), ("llama_bf16", Dtype::BF16)] {
@@ -107,4 +124,14 @@ fn what_cannot_be_written_is_a_sentence_and_leaves_nothing() {
     assert_eq!(crate::support::names(&dir), [""; 0]);
     let said = sentence(convert(&model("llama"), "mha", &dir.join("no/such/out.safetensors"), &[]));
     assert!(said.contains("No such file"), "{said}");
+}
+
+#[test]
+fn help_names_every_family() {
+    let help = succeed(command(&["convert", "--help"]));
+    for family in Family::all() {
+        let name = family.to_string();
+        let words = help.split([' ', ',', '\n']);
+        assert!(words.into_iter().any(|word| word == name), "{name}: {help}");
+    }
 }
