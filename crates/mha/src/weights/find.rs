@@ -60,6 +60,21 @@ impl<'a> Names<'a> {
             .into_iter()
             .filter(|prefix| self.latent(prefix) || self.best(prefix).1 >= 3)
             .collect();
+        // BERT's query, key and value lie in `self`, its output beside it: one layer, not two.
+        let parts: BTreeSet<String> = prefixes
+            .iter()
+            .filter(|prefix| self.is_complete(prefix))
+            .flat_map(|prefix| {
+                self.best(prefix).0.weights.iter().map(move |p| join(prefix, p.name))
+            })
+            .collect();
+        let is_part = |prefix: &String| {
+            let (form, _) = self.best(prefix);
+            let there = form.weights.iter().map(|pack| join(prefix, pack.name));
+            !self.is_complete(prefix)
+                && there.filter(|name| self.real.contains_key(name)).all(|n| parts.contains(&n))
+        };
+        prefixes.retain(|prefix| self.latent(prefix) || !is_part(prefix));
         prefixes.sort_by_cached_key(|prefix| natural(prefix));
         prefixes
     }
@@ -67,6 +82,12 @@ impl<'a> Names<'a> {
     /// Whether this is DeepSeek's latent attention, whose keys and values come from one small vector.
     fn latent(&self, prefix: &str) -> bool {
         self.real(prefix, ENDINGS[0]).is_some()
+    }
+
+    /// Whether all weights of a form are there.
+    fn is_complete(&self, prefix: &str) -> bool {
+        let (form, _) = self.best(prefix);
+        form.weights.iter().all(|pack| self.real(prefix, pack.name).is_some())
     }
 
     /// The form of which most is there, and how many of its parts are.
