@@ -150,6 +150,6 @@ pub enum Error {
         /// The layer.
         prefix: String,
         /// What is wrong.
-        error: crate::Error,
+        error: Box<crate::Error>,
     },
 }

@@ -2,7 +2,7 @@
 
 use mha_files::Entry;
 
-use super::form::{Axes, Form, Order, Pack, Part};
+use super::form::{Axes, Form, Pack, Part};
 use super::model::{Model, Place};
 use super::{Error, Family};
 use crate::position::Position;
@@ -103,7 +103,7 @@ impl<T: Tensors> Found<'_, T> {
     }
 
     fn n_kv_heads(&self, n_heads: usize, head_dim: usize, value_dim: usize, key: Matrix) -> usize {
-        if self.form.order == Order::PerHead && self.pack(Part::Key).parts.len() > 1 {
+        if !self.form.family.has_groups() {
             return n_heads;
         }
         let both = head_dim + value_dim;

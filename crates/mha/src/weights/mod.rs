@@ -46,6 +46,7 @@ mod infer;
 mod layer;
 mod model;
 mod numbers;
+mod options;
 mod report;
 mod rope;
 mod source;

@@ -52,7 +52,7 @@ pub(crate) fn sources(
     habits: Habits,
     prefix: &str,
 ) -> Result<Vec<Source>, Error> {
-    let refused = |error| Error::Config { prefix: prefix.to_string(), error };
+    let refused = |error| Error::Config { prefix: prefix.to_string(), error: Box::new(error) };
     let widths = config.widths().map_err(refused)?;
     config.check(widths.head_dim).map_err(refused)?;
     let stored = Stored { form, config, widths, habits };

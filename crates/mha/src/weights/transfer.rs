@@ -18,7 +18,7 @@ pub(super) fn module<B: Backend>(
     parameters: &Parameters,
     device: &B::Device,
 ) -> Result<MultiHeadAttention<B>, Error> {
-    let refused = |error| Error::Config { prefix: prefix.to_string(), error };
+    let refused = |error| Error::Config { prefix: prefix.to_string(), error: Box::new(error) };
     let mut module = config.try_init::<B>(device).map_err(refused)?;
     let read = Read { parameters, device };
     read.linear("query.weight", "query.bias", &mut module.query)?;

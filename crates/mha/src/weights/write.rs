@@ -11,7 +11,7 @@ use super::form::FORMS;
 use super::layer::{Layer, Parameters, read_finite};
 use super::numbers::{cast, shifted};
 use super::source::Source;
-use super::{Checkpoint, Error, Family, config_field, transfer};
+use super::{Checkpoint, Error, Family, config_field, options, transfer};
 use crate::{MultiHeadAttention, MultiHeadAttentionConfig};
 
 /// Writes modules to a safetensors file, each under a prefix, with the names and the layout of
@@ -111,13 +111,11 @@ fn layer_of(
     prefix: &str,
 ) -> Result<Layer, Error> {
     let mut refused = Error::NoPlace { family, what: "anything".to_string() };
-    let forms = FORMS.iter().filter(|form| form.family == family);
-    for (n, form) in forms.enumerate() {
+    for form in FORMS.iter().filter(|form| form.family == family) {
         let layer = Layer::new(prefix, form, config.clone());
-        match layer.sources() {
+        match options::check(form, config).and_then(|()| layer.sources()) {
             Ok(_) => return Ok(layer),
-            Err(error) if n == 0 => refused = error,
-            Err(_) => {}
+            Err(error) => refused = error,
         }
     }
     Err(refused)
@@ -197,7 +195,7 @@ impl Checkpoint {
     /// Writes the whole file again, as safetensors, with every attention layer under the names and in
     /// the layout of `family`, below the same prefixes; other tensors as they are. One layer is in
     /// memory at a time; `progress` is told each tensor's name and how many bytes it has, as it is
-    /// written.
+    /// written. Masks, and the table that T5's later layers borrow, belong to calls and do not go along.
     ///
     /// # Errors
     ///
@@ -221,7 +219,11 @@ impl Checkpoint {
                 plan.tensors.remove(name);
             }
             plan.metadata.remove(&config_field(from.prefix()));
-            let to = layer_of(family, from.config(), from.prefix())?;
+            let mut to = layer_of(family, from.config(), from.prefix())?;
+            if family == from.family() {
+                // The model stays the same kind, and reads its norms as before.
+                to.habits = from.habits;
+            }
             if family == Family::Mha {
                 add_config(&mut plan.metadata, to.prefix(), to.config())?;
             }

@@ -97,11 +97,14 @@ fn only_what_changed_changes() {
 #[test]
 fn converts_there_and_back() {
     let (there, back) = (Temporary::new("there"), Temporary::new("and-back"));
-    // Cross-attention of equal widths is written packed, and factors stored less 1 as they are.
-    let others = ["gpt2_cross", "flash_attn_cross", "qwen3_next"];
+    // Cross-attention of equal widths is written packed.
+    let others = ["gpt2_cross", "flash_attn_cross"];
     for folder in folders() {
         if others.iter().any(|other| folder.ends_with(other)) {
             continue;
+        }
+        if folder.ends_with("qwen3_next") {
+            continue; // of its norms, stored less 1, a file in these names knows nothing
         }
         let Golden { checkpoint, layer, .. } = Golden::open(&folder);
         checkpoint.convert(there.file(), Family::Mha, |_, _| {}).expect("converts");
@@ -120,6 +123,23 @@ fn converts_there_and_back() {
         assert_eq!(store.metadata(), checkpoint.store().metadata());
         written.sort();
         assert_eq!(written, expected.into_keys().collect::<Vec<_>>());
+    }
+}
+
+/// Norms that are stored less 1 stay so in the same family.
+#[test]
+fn the_same_family_is_the_same() {
+    let temporary = Temporary::new("same");
+    for name in ["qwen3_next", "llama", "gemma2_full"] {
+        let Golden { checkpoint, layer, .. } = fixture(name);
+        checkpoint.convert(temporary.file(), layer.family(), |_, _| {}).expect("converts");
+        let expected = load(&checkpoint, &layer);
+        let back = Checkpoint::open(temporary.file()).expect("opens");
+        let back = back.with_model(checkpoint.model().clone());
+        let found = load(&back, &back.layer(layer.prefix()).expect("a layer"));
+        let [found, expected] =
+            [&found, &expected].map(|module| export(module, Family::Mha, "x").expect("fits"));
+        assert_eq!(found, expected, "{name}");
     }
 }
 
@@ -142,7 +162,7 @@ fn rotary_pairs_move() {
     let expected = load(&half.checkpoint, &half.layer);
     let prefix = "layer";
     let [permuted, expected] =
-        [&permuted, &expected].map(|module| export(module, Family::BurnNn, prefix).expect("fits"));
+        [&permuted, &expected].map(|module| export(module, Family::Mha, prefix).expect("fits"));
     assert_eq!(permuted, expected);
     // And back into Meta's order when written under Meta's names.
     let written = export(&load(&half.checkpoint, &half.layer), Family::MetaLlama, "m").unwrap();
@@ -287,14 +307,42 @@ fn no_place() {
     };
     let sinks = plain.clone().with_sink(Sink::Learned);
     assert_eq!(message(&sinks, Family::Bert), "bert has no place for sinks");
-    assert_eq!(message(&plain, Family::T5), "t5 has no place for query.bias");
+    let ones = plain.clone().with_scale(1.0);
+    assert_eq!(
+        message(&ones, Family::T5),
+        "t5 has no place for biases of query, key, value, output and no other"
+    );
+    let wide = plain.clone().with_bias_kv(1).with_d_value(5);
+    assert_eq!(
+        message(&wide, Family::FlashAttention),
+        "flash-attn has no place for projections that do not fit together in Wkv.weight"
+    );
     let gated = plain.clone().with_gate(Gate::Elementwise);
     assert_eq!(message(&gated, Family::BurnNn), "burn-nn has no place for gate.weight");
     let no_key = plain.clone().with_key_bias(false);
     assert_eq!(
         message(&no_key, Family::Gpt2),
-        "gpt2 has no place for projections that do not fit together in c_attn.bias"
+        "gpt2 has no place for biases of query, value, output and no other"
     );
+    assert_eq!(
+        message(&no_key, Family::Llama),
+        "llama has no place for biases of query, value, output and no other"
+    );
+    let grouped = plain.clone().with_n_kv_heads(1);
+    assert_eq!(
+        message(&grouped, Family::PyTorch),
+        "pytorch has no place for 1 key heads for 3 query heads"
+    );
+    let rotary = plain.clone().with_position(Rotary::half(1e4));
+    assert_eq!(message(&rotary, Family::Bert), "bert has no place for these rotary positions");
+    let without = plain.clone().with_bias(false);
+    assert_eq!(message(&without, Family::Bert), "bert has no place for a module without biases");
+    assert_eq!(message(&without, Family::T5), "t5 has no place for a scale that is not 1");
+    let capped = plain.clone().with_softcap(5.0);
+    assert_eq!(message(&capped, Family::PyTorch), "pytorch has no place for a softcap");
+    let zero = plain.clone().with_sink(Sink::ZeroKey);
+    assert_eq!(message(&zero, Family::Keras), "keras has no place for a ZeroKey sink");
+    assert!(export(&zero.init::<AnyBackend>(&device()), Family::PyTorch, "x").is_ok());
     let two = plain.with_bias_kv(2);
     assert_eq!(
         message(&two, Family::PyTorch),

@@ -74,7 +74,7 @@ fn break_tensor(tensors: &mut Vec<Stored>, choice: &mut Choice) {
     let n = choice.below(tensors.len());
     match choice.below(6) {
         0 => drop(tensors.remove(n)),
-        1 => tensors[n].name = choice.of(&["a", "a.q.weight", "model.bias_k"]).to_string(),
+        1 => tensors[n].name += choice.of(&["x", ".weight", "/bias"]),
         2 => {
             tensors[n].bytes.fill(0xff); // NaN in every float
         }
