@@ -122,7 +122,7 @@ impl Store {
         if let Some(kind) = self.unread.get(name) {
             return Err(Problem::new("a dense tensor", kind).of_tensor(&self.name, name));
         }
-        let (file, tensor) = (shorten(&self.name), shorten(name));
+        let (file, tensor) = (self.name.clone(), shorten(name));
         Err(Error::NotFound { file, tensor, count: self.tensors.len() })
     }
 

@@ -131,6 +131,8 @@ fn bytes_in_memory_are_the_file() {
 
 #[test]
 fn threads_read_at_once() {
+    const fn shared<T: Send + Sync>() {}
+    const { shared::<Store>() };
     let store = Store::open(fixture("state.pt")).unwrap();
     let read = || -> Vec<Array> {
         (0..20).flat_map(|_| store.entries().map(|(name, _)| store.read(name).unwrap())).collect()
