@@ -3,6 +3,7 @@
 use super::archive::Archive;
 use super::rebuild::{self, Found};
 use super::value::{Node, Pickle, Value};
+use super::view::Placed;
 use crate::Error;
 use crate::error::Problem;
 use crate::source::Source;
@@ -103,25 +104,28 @@ impl<'a, 'p> Walk<'a, 'p> {
     fn take(&mut self, value: Value) -> Result<bool, Error> {
         let name = self.name.clone();
         let refuse = |problem| self.source.refuse_tensor(&name, problem);
-        let taken = || refuse(Problem::new("one tensor of this name", "two"));
-        match rebuild::tensor(self.pickle, value).map_err(refuse)? {
+        let placed = match rebuild::tensor(self.pickle, value).map_err(refuse)? {
             Found::NoTensor => return Ok(false),
-            Found::Unread(kind) => {
-                if self.contents.tensors.contains_key(&name)
-                    || self.contents.unread.insert(name.clone(), kind).is_some()
-                {
-                    return Err(taken());
-                }
-            }
-            Found::Dense(view) => {
-                let tensor = view.place(self.archive).map_err(refuse)?;
+            Found::Unread(kind) => Err(kind),
+            Found::Dense(view) => match view.place(self.archive).map_err(refuse)? {
+                Placed::Tensor(tensor) => Ok(tensor),
+                Placed::Repeats(what) => Err(what),
+            },
+        };
+        let Contents { tensors, unread, .. } = &mut self.contents;
+        if tensors.contains_key(&name) || unread.contains_key(&name) {
+            return Err(refuse(Problem::new("one tensor of this name", "two")));
+        }
+        match placed {
+            Ok(tensor) => {
                 let axes = tensor.entry.shape.len();
-                if self.contents.unread.contains_key(&name)
-                    || self.contents.tensors.insert(name.clone(), tensor).is_some()
-                {
-                    return Err(taken());
-                }
+                tensors.insert(name, tensor);
                 self.pay(axes.saturating_mul(16))?;
+            }
+            Err(kind) => {
+                let len = kind.len();
+                unread.insert(name, kind);
+                self.pay(len)?;
             }
         }
         Ok(true)

@@ -101,18 +101,16 @@ fn views_beyond_their_storage_are_refused() {
     /// Elements of the storage, offset, sizes, strides, and what the message says.
     type Case = (i64, i64, &'static [i64], &'static [i64], &'static str);
     let cases: &[Case] = &[
-        // The other reader of our trouble took the memory for the first of these, and was ended.
+        // The other reader of our trouble took the memory for this one, and was ended.
         (
             6,
             0,
             &[1 << 40],
             &[1],
-            "expected at most the 6 elements of storage `data/0`, got F32 [1099511627776]",
+            "elements below 6, where storage `data/0` ends, got F32 [1099511627776]",
         ),
-        (6, 0, &[7], &[1], "at most the 6 elements"),
-        (6, 0, &[7], &[0], "at most the 6 elements"),
-        (6, 0, &[MAX, MAX], &[0, 0], "at most the 6 elements"),
-        (6, 0, &[MAX, 8, 0], &[1, 1, 1], "at most the 6 elements"),
+        (6, 0, &[7], &[1], "elements below 6"),
+        (6, 0, &[MAX, 8, 0], &[1, 1, 1], "elements below 6"),
         (
             6,
             1,
@@ -148,6 +146,19 @@ fn views_beyond_their_storage_are_refused() {
     for key in ["1", "../data.pkl", "", "\u{0}"] {
         let refusal = refusal(archive(&dict(&tensor(key, 6, 0, &[1], &[1]))));
         assert!(refusal.contains("expected a record `data/"), "{refusal}");
+    }
+}
+
+/// They are in their storage, so the file is whole; what they ask for is never taken.
+#[test]
+fn views_larger_than_their_storage_are_no_entries() {
+    const MAX: i64 = i64::MAX;
+    for shape in [[7, 1], [1 << 40, 1], [MAX, MAX]] {
+        let store = Store::from_bytes(archive(&dict(&tensor("0", 6, 0, &shape, &[0, 0])))).unwrap();
+        assert!(store.entry("x").is_none());
+        let error = store.read("x").unwrap_err().to_string();
+        let text = format!("F32 {shape:?} that repeats the 6 elements of its storage");
+        assert!(error.contains(&text), "{error}");
     }
 }
 
