@@ -12,6 +12,9 @@ use crate::store::Contents;
 /// How deep dicts may lie in each other. A dict that holds itself is deeper.
 const DEEPEST: usize = 64;
 
+/// What a tensor takes of the budget, without its name and its axes: more than it takes of the memory.
+const TENSOR: usize = 512;
+
 /// Finds every tensor in the pickle's dicts, lists and tuples; its name is the keys on the way to it,
 /// joined by `.`. A file that is one tensor gives it the empty name. What keys other than text and
 /// integers lead to is left out.
@@ -21,8 +24,8 @@ pub(super) fn walk<'p>(
     source: &Source,
 ) -> Result<Contents, Error> {
     // What a pickle names once it may reach by many ways, which makes more names than the file has
-    // bytes: an honest file stays far below this.
-    let budget = (64 << 10) + pickle.len.saturating_mul(16);
+    // bytes. PyTorch spells a tensor in some 80 bytes, so that an honest file stays far below this.
+    let budget = (64 << 10) + pickle.len.saturating_mul(32);
     let name = String::new();
     let mut walk = Walk { pickle, archive, source, contents: Contents::default(), name, budget };
     if !walk.visit(pickle.top, 0)? {
@@ -39,14 +42,14 @@ struct Walk<'a, 'p> {
     contents: Contents,
     /// The keys on the way to where we are.
     name: String,
-    /// How many more bytes names and shapes may take.
+    /// How many more bytes names, tensors and the way to them may take.
     budget: usize,
 }
 
 impl<'a, 'p> Walk<'a, 'p> {
     /// Takes what a value holds; whether it may hold a tensor.
     fn visit(&mut self, value: Value, depth: usize) -> Result<bool, Error> {
-        self.pay(16 + self.name.len())?;
+        self.pay(4 + self.name.len())?;
         let pickle = self.pickle;
         match pickle.node(value) {
             Some(Node::Dict(pairs)) => {
@@ -112,21 +115,15 @@ impl<'a, 'p> Walk<'a, 'p> {
                 Placed::Repeats(what) => Err(what),
             },
         };
+        let axes = placed.as_ref().map_or(0, |tensor| tensor.entry.shape.len());
+        self.pay(TENSOR + 16 * axes)?;
         let Contents { tensors, unread, .. } = &mut self.contents;
         if tensors.contains_key(&name) || unread.contains_key(&name) {
             return Err(refuse(Problem::new("one tensor of this name", "two")));
         }
         match placed {
-            Ok(tensor) => {
-                let axes = tensor.entry.shape.len();
-                tensors.insert(name, tensor);
-                self.pay(axes.saturating_mul(16))?;
-            }
-            Err(kind) => {
-                let len = kind.len();
-                unread.insert(name, kind);
-                self.pay(len)?;
-            }
+            Ok(tensor) => drop(tensors.insert(name, tensor)),
+            Err(kind) => drop(unread.insert(name, kind)),
         }
         Ok(true)
     }
