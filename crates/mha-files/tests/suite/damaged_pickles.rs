@@ -101,7 +101,7 @@ fn views_beyond_their_storage_are_refused() {
     /// Elements of the storage, offset, sizes, strides, and what the message says.
     type Case = (i64, i64, &'static [i64], &'static [i64], &'static str);
     let cases: &[Case] = &[
-        // The other reader of our trouble took the memory for this one, and was ended.
+        // Another reader asked for the memory of this one, and was aborted.
         (
             6,
             0,

@@ -6,7 +6,7 @@ use crate::common::{fixture_bytes, refusal, rezip};
 type Case = (&'static str, &'static str, fn(Vec<u8>) -> Option<Vec<u8>>, &'static str);
 
 const REFUSED: &[Case] = &[
-    // The other reader of our trouble gave zeros for both of these.
+    // Another reader gave zeros for both of these.
     (
         "small.pt",
         "data/0",

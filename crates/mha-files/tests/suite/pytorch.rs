@@ -35,7 +35,7 @@ fn nested_dicts_become_names() {
     assert!(store.entries().all(|(name, _)| !name.contains("args") && !name.contains("classes")));
 }
 
-/// The other reader of our trouble took a transposed matrix for the matrix itself.
+/// Another reader took a transposed matrix for the matrix itself.
 #[test]
 fn strides_are_not_ignored() {
     let store = Store::open(fixture("small.pt")).unwrap();
