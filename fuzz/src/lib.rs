@@ -17,9 +17,14 @@ use std::path::Path;
 #[path = "../../crates/mha-files/tests/suite/fuzzed.rs"]
 mod fuzzed;
 
-/// A safetensors or PyTorch file.
+/// A PyTorch file (or one of safetensors).
 pub fn file(bytes: &[u8]) {
     fuzzed::file(bytes);
+}
+
+/// A safetensors file, beside the library that the format comes from.
+pub fn safetensors(bytes: &[u8]) {
+    fuzzed::safetensors(bytes);
 }
 
 /// The pickle of a PyTorch file.

@@ -2,4 +2,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| mha_fuzz::file(bytes));
+fuzz_target!(|bytes: &[u8]| mha_fuzz::safetensors(bytes));

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 use std::io;
+use std::path::Path;
 
 /// The longest piece of a file's own text that a message repeats, in characters.
 const LONGEST: usize = 160;
@@ -90,13 +91,13 @@ impl Problem {
     /// The same of a tensor that now has a name.
     pub(crate) fn of_tensor(self, file: &str, tensor: &str) -> Error {
         let Self { expected, actual } = self;
-        Error::Tensor { file: shorten(file), tensor: shorten(tensor), expected, actual }
+        Error::Tensor { file: file.to_owned(), tensor: shorten(tensor), expected, actual }
     }
 
     /// The same of a whole file.
     pub(crate) fn of_file(self, file: &str) -> Error {
         let Self { expected, actual } = self;
-        Error::File { file: shorten(file), expected, actual }
+        Error::File { file: file.to_owned(), expected, actual }
     }
 }
 
@@ -106,6 +107,16 @@ pub(crate) fn shorten(text: impl fmt::Display) -> String {
     // `Cut` answers with an error once it is full: the rest need not be formatted.
     let full = write!(cut, "{text}").is_err();
     if full { cut.text + "…" } else { cut.text }
+}
+
+/// A path for a message: its end, if it is long, as that tells files apart.
+pub(crate) fn path_text(path: &Path) -> String {
+    const LONGEST: usize = 400;
+    let text = path.to_string_lossy().replace(char::is_control, "?");
+    match text.char_indices().rev().nth(LONGEST - 1) {
+        Some((start @ 1.., _)) => format!("…{}", &text[start..]),
+        _ => text,
+    }
 }
 
 /// Keeps the first `LONGEST` characters of what is written.
@@ -141,5 +152,14 @@ mod tests {
         assert_eq!(shorten("\u{1b}[31m\n"), "\\u{1b}[31m\\n");
         assert_eq!(shorten("é".repeat(LONGEST)), "é".repeat(LONGEST));
         assert_eq!(shorten("é".repeat(LONGEST + 1)), "é".repeat(LONGEST) + "…");
+    }
+
+    #[test]
+    fn of_a_path_the_end_stays() {
+        assert_eq!(path_text(Path::new("a/b")), "a/b");
+        assert_eq!(path_text(Path::new("a\n")), "a?");
+        let long = format!("{}/end", "é".repeat(396));
+        assert_eq!(path_text(Path::new(&long)), long);
+        assert_eq!(path_text(Path::new(&format!("ab{long}"))), format!("…{long}"));
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::Error;
-use crate::error::{Problem, shorten};
+use crate::error::{Problem, path_text};
 
 /// The names that Hugging Face's libraries give, the first found counts.
 const KNOWN: [&str; 4] = [
@@ -22,8 +22,8 @@ pub(crate) fn find(folder: &Path) -> Result<PathBuf, Error> {
     if let Some(name) = KNOWN.iter().find(|name| folder.join(name).is_file()) {
         return Ok(folder.join(name));
     }
-    let name = folder.display().to_string();
-    let of_folder = |source| Error::Io { file: shorten(&name), source };
+    let name = path_text(folder);
+    let of_folder = |source| Error::Io { file: name.clone(), source };
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).map_err(of_folder)? {
         let path = entry.map_err(of_folder)?.path();

@@ -13,17 +13,17 @@
 //!   holds: a tensor of a shard that the index does not name, or names in another shard, is left out,
 //!   as it is not part of the model.
 //! - PyTorch's `.pt`, `.pth` and `.bin`, as `torch.save` has written them since PyTorch 1.6 (a zip
-//!   archive). The pickle in it is read as data and nothing of it is run: dicts, lists and tuples of
-//!   tensors, whatever their depth, become names joined by `.`; an object of any other class is left
-//!   out with all that it holds. Views come back in row-major order.
+//!   archive). The pickle in it is read as data and nothing of it is run: the keys of dicts, lists and
+//!   tuples in each other become names joined by `.`; an object of any other class is left out with
+//!   all that it holds. Views come back in row-major order.
 //!
 //! # What a file cannot do
 //!
 //! A file that is damaged or made to harm gives an [`Error`]: the tensor's name, what was expected and
-//! what came. It cannot run code, open another file (an index names files of its own folder only), make
-//! a function panic, or have it allocate what the file does not hold: opening needs memory for the
-//! directory of the file (a few times its bytes; of a forged pickle up to a hundred times, and below
-//! 1 GB), reading at most twice the bytes that the tensor spans in the file.
+//! what came. It cannot run code, open another file (an index names files of its own folder only, which
+//! may be links), make a function panic, or have it allocate what the file does not hold: opening needs
+//! memory for the directory of the file (a few times its bytes; of a forged pickle about a hundred
+//! times, up to some 1 GB), reading at most twice the bytes that the tensor spans in the file.
 //!
 //! Neither format has a checksum to rely on: bytes changed inside a tensor are not noticed. (PyTorch
 //! can be told to write no valid CRC-32, and does not verify them.)

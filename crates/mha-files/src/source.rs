@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use crate::Error;
-use crate::error::{Problem, shorten};
+use crate::error::{Problem, path_text};
 
 /// A file or memory, of a length that is known, read in pieces.
 #[derive(Debug)]
@@ -30,8 +30,8 @@ impl std::fmt::Debug for Data {
 
 impl Source {
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
-        let name = path.display().to_string();
-        let of_file = |source| Error::Io { file: shorten(&name), source };
+        let name = path_text(path);
+        let of_file = |source| Error::Io { file: name.clone(), source };
         // Before it is opened: a pipe would wait for a writer.
         let kind = fs::metadata(path).map_err(of_file)?;
         if !kind.is_file() {
@@ -86,7 +86,7 @@ impl Source {
     }
 
     pub(crate) fn io(&self, source: io::Error) -> Error {
-        Error::Io { file: shorten(&self.name), source }
+        Error::Io { file: self.name.clone(), source }
     }
 
     pub(crate) fn refuse(&self, problem: Problem) -> Error {

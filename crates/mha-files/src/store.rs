@@ -13,7 +13,7 @@ use crate::{Array, Entry, Error, folder, header, index, pytorch};
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) tensors: BTreeMap<String, Tensor>,
-    /// Tensors of kinds that are not read (sparse, quantized), and what they are.
+    /// Tensors of kinds that are not read (sparse, quantized, repeated), and what they are.
     pub(crate) unread: BTreeMap<String, String>,
     pub(crate) metadata: BTreeMap<String, String>,
 }
@@ -114,7 +114,8 @@ impl Store {
     /// # Errors
     ///
     /// When there is no such tensor, it is of a kind that is not read (sparse or quantized, elements of
-    /// less than a byte), the file is shorter than it was, or memory is.
+    /// less than a byte, a view that repeats its storage's elements until they are more than it has),
+    /// the file is shorter than it was, or memory is.
     pub fn read(&self, name: &str) -> Result<Array, Error> {
         if let Some((source, tensor)) = self.tensors.get(name) {
             return tensor.read(name, &self.sources[*source]);
@@ -122,7 +123,7 @@ impl Store {
         if let Some(kind) = self.unread.get(name) {
             return Err(Problem::new("a dense tensor", kind).of_tensor(&self.name, name));
         }
-        let (file, tensor) = (shorten(&self.name), shorten(name));
+        let (file, tensor) = (self.name.clone(), shorten(name));
         Err(Error::NotFound { file, tensor, count: self.tensors.len() })
     }
 

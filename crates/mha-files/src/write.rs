@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use safetensors::tensor::TensorInfo;
 
-use crate::error::{Problem, shorten};
+use crate::error::{Problem, path_text};
 use crate::header::{LENGTH, LONGEST, METADATA};
 use crate::{Array, Entry, Error};
 
@@ -48,12 +48,12 @@ pub fn write<E: From<Error>>(
     metadata: &BTreeMap<String, String>,
     mut read: impl FnMut(&str) -> Result<Array, E>,
 ) -> Result<(), E> {
-    let file = path.display().to_string();
+    let file = path_text(path);
     let mut order: Vec<(&str, &Entry)> = tensors.iter().map(|(name, e)| (&**name, e)).collect();
     order.sort_by(|(a, left), (b, right)| right.dtype.cmp(&left.dtype).then(a.cmp(b)));
     let header = header(&file, &order, metadata)?;
 
-    let of_file = |source| Error::Io { file: shorten(&file), source };
+    let of_file = |source| Error::Io { file: file.clone(), source };
     let temporary = Temporary::beside(path).map_err(of_file)?;
     let mut out = BufWriter::with_capacity(1 << 20, &temporary.file);
     out.write_all(&(header.len() as u64).to_le_bytes()).map_err(of_file)?;

@@ -20,9 +20,9 @@ fn archive(pickle: &[u8]) -> Vec<u8> {
     zip.finish().unwrap().into_inner()
 }
 
-/// A one-byte tensor of 64 axes, in memo 0.
-fn tensor() -> Vec<u8> {
-    let axes = [b"(".as_slice(), &b"K\x01".repeat(64), b"t"].concat();
+/// A one-byte tensor of so many axes, in memo 0.
+fn tensor(axes: usize) -> Vec<u8> {
+    let axes = [b"(".as_slice(), &b"K\x01".repeat(axes), b"t"].concat();
     let start = b"ctorch._utils\n_rebuild_tensor_v2\n((X\x07\0\0\0storagectorch\nByteStorage\nX\x01\0\0\x000X\x03\0\0\0cpuK\x04tQK\x00";
     [start, &axes[..], &axes, b"\x89NtRq\x00"].concat()
 }
@@ -37,6 +37,7 @@ fn memory_is_a_small_multiple_of_the_file() {
     const MEGA: usize = 1 << 20;
     let pickle = |body: &[u8]| archive(&[b"\x80\x02", body].concat());
     let repeat = |piece: &[u8]| piece.repeat(MEGA / piece.len());
+    let thousand = |end: &[u8]| [b"(".as_slice(), &b"N".repeat(1000), end].concat();
     let names: Vec<String> = (0..MEGA / 50)
         .map(|at| format!(r#""{at}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}"#))
         .collect();
@@ -47,11 +48,19 @@ fn memory_is_a_small_multiple_of_the_file() {
         ("dicts", pickle(&repeat(b"}"))),
         ("tuples", pickle(&repeat(b")"))),
         ("tuples of tuples", pickle(&repeat(b")\x85"))),
-        ("a list", pickle(&[b"](".as_slice(), &repeat(b"N"), b"e."].concat())),
-        ("a dict", pickle(&[b"}(".as_slice(), &repeat(b"N"), b"u."].concat())),
+        ("a list", pickle(&[b"]".as_slice(), &repeat(&thousand(b"e")), b"."].concat())),
+        ("a dict", pickle(&[b"}".as_slice(), &repeat(&thousand(b"u")), b"."].concat())),
         ("memos", pickle(&[b"N".as_slice(), &repeat(b"\x94")].concat())),
         ("far memos", pickle(&[b"Nr\xff\xff\xff\xff".as_slice(), &repeat(b"q\xff")].concat())),
-        ("tensors", pickle(&[&tensor()[..], b"](", &repeat(b"h\x00"), b"e."].concat())),
+        ("tensors", pickle(&[&tensor(64)[..], b"](", &repeat(b"h\x00"), b"e."].concat())),
+        (
+            "tensors of one number",
+            pickle(&[&tensor(0)[..], b"](", &repeat(b"h\x00"), b"e."].concat()),
+        ),
+        (
+            "many of few tensors",
+            pickle(&[&tensor(0)[..], b"](", &b"h\x00".repeat(120), b"e."].concat()),
+        ),
         ("calls", pickle(&[b"cos\nsystem\nq\x00".as_slice(), &repeat(b"h\x00)R")].concat())),
         ("text that is too long", pickle(b"X\xff\xff\xff\xff")),
         ("bytes that are too long", pickle(b"\x8e\xff\xff\xff\xff\xff\xff\xff\x7f")),

@@ -6,6 +6,7 @@ mod archive;
 mod input;
 mod pickle;
 mod rebuild;
+mod stack;
 mod value;
 mod view;
 mod walk;

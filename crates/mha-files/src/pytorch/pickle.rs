@@ -6,14 +6,13 @@ use std::collections::HashMap;
 use std::mem::take;
 
 use super::input::Input;
+use super::stack::Stack;
 use super::value::{Node, Pickle, Value};
 use crate::error::Problem;
 
-/// The most instructions, values on the stack, and objects or memos that a pickle may have: what bounds
-/// the memory that it takes. PyTorch spells a tensor in about forty instructions and eight objects, and
-/// puts a thousand values at a time on the stack.
+/// The most instructions, and the most objects or memos, that a pickle may have: what bounds the memory
+/// that it takes. PyTorch spells a tensor in about forty instructions and eight objects.
 const LONGEST: usize = 1 << 24;
-const HIGHEST: usize = 1 << 20;
 const MOST: usize = 1 << 22;
 
 /// The first object of every pickle: the empty tuple, which all share.
@@ -32,9 +31,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Pickle<'_>, Problem> {
 /// The stack machine that a pickle is written for.
 struct Machine<'p> {
     input: Input<'p>,
-    stack: Vec<Value>,
-    /// How high the stack was at each mark.
-    marks: Vec<usize>,
+    stack: Stack,
     memo: HashMap<u32, Value>,
     nodes: Vec<Node>,
     texts: Vec<&'p str>,
@@ -45,8 +42,7 @@ impl<'p> Machine<'p> {
     fn new(bytes: &'p [u8]) -> Self {
         Self {
             input: Input::new(bytes),
-            stack: Vec::new(),
-            marks: Vec::new(),
+            stack: Stack::default(),
             memo: HashMap::new(),
             nodes: vec![Node::Tuple(Box::default())],
             texts: Vec::new(),
@@ -65,17 +61,14 @@ impl<'p> Machine<'p> {
             *at = self.input.at();
             let code = self.input.u8()?;
             if code == b'.' {
-                let top = self.pop()?;
+                let top = self.stack.pop()?;
                 let (nodes, texts) = (take(&mut self.nodes), take(&mut self.texts));
                 return Ok(Pickle { nodes, texts, top, len: self.len });
             }
             if let Some(value) = self.plain(code)? {
-                self.stack.push(value);
+                self.stack.push(value)?;
             } else {
                 self.step(code)?;
-            }
-            if self.stack.len().max(self.marks.len()) > HIGHEST {
-                return Err(Problem::new(format_args!("a stack of at most {HIGHEST}"), "more"));
             }
         }
         Err(Problem::new(format_args!("at most {LONGEST} instructions"), "more"))
@@ -132,12 +125,12 @@ impl<'p> Machine<'p> {
         match code {
             // A frame is a hint to read ahead.
             0x95 => drop(self.input.take(8)?),
-            b'(' => self.marks.push(self.stack.len()),
-            b'0' => drop(self.pop()?),
-            b'1' => drop(self.pop_to_mark()?),
+            b'(' => self.stack.mark()?,
+            b'0' => drop(self.stack.pop()?),
+            b'1' => drop(self.stack.pop_to_mark()?),
             b'2' => {
-                let top = self.top()?;
-                self.stack.push(top);
+                let top = self.stack.top()?;
+                self.stack.push(top)?;
             }
             b'q' => {
                 let index = self.input.u8()?.into();
@@ -149,68 +142,63 @@ impl<'p> Machine<'p> {
             }
             0x94 => self.memorize(self.memo.len() as u32)?,
             0x85..=0x87 => {
-                let count = usize::from(code - 0x84);
-                let floor = self.floor();
-                let Some(start) = self.stack.len().checked_sub(count).filter(|&s| s >= floor)
-                else {
-                    return Err(underflow());
-                };
-                let values = self.stack.drain(start..).collect();
+                let values = self.stack.pop_many(usize::from(code - 0x84))?.into();
                 self.push_node(Node::Tuple(values))?;
             }
             b't' => {
-                let values = self.pop_to_mark()?.into();
+                let values = self.stack.pop_to_mark()?.into();
                 self.push_node(Node::Tuple(values))?;
             }
             b'a' => {
-                let value = self.pop()?;
+                let value = self.stack.pop()?;
                 self.append(&[value])?;
             }
             b'e' => {
-                let values = self.pop_to_mark()?;
+                let values = self.stack.pop_to_mark()?;
                 self.append(&values)?;
             }
             b's' => {
-                let (value, key) = (self.pop()?, self.pop()?);
+                let (value, key) = (self.stack.pop()?, self.stack.pop()?);
                 self.set(&[key, value])?;
             }
             b'u' => {
-                let values = self.pop_to_mark()?;
+                let values = self.stack.pop_to_mark()?;
                 self.set(&values)?;
             }
             // Into a set, of which nothing is kept.
             0x90 => {
-                self.pop_to_mark()?;
-                self.top()?;
+                self.stack.pop_to_mark()?;
+                self.stack.top()?;
             }
             0x91 => {
-                self.pop_to_mark()?;
-                self.stack.push(Value::Other(&"a frozenset"));
+                self.stack.pop_to_mark()?;
+                self.stack.push(Value::Other(&"a frozenset"))?;
             }
             0x93 => {
-                let (name, module) = (self.pop()?, self.pop()?);
+                let (name, module) = (self.stack.pop()?, self.stack.pop()?);
                 let (Value::Text(module), Value::Text(name)) = (module, name) else {
                     return Err(Problem::new("the name of a global", "no text"));
                 };
                 self.push_node(Node::Global(module, name))?;
             }
             b'Q' => {
-                let name = self.pop()?;
+                let name = self.stack.pop()?;
                 self.push_node(Node::Persistent(name))?;
             }
             // A call and a new object: the same without a Python to make them.
             b'R' | 0x81 => {
-                let (arguments, function) = (self.pop()?, self.pop()?);
+                let (arguments, function) = (self.stack.pop()?, self.stack.pop()?);
                 self.call(function, arguments)?;
             }
             0x92 => {
-                let (_keywords, arguments, class) = (self.pop()?, self.pop()?, self.pop()?);
+                let (_keywords, arguments, class) =
+                    (self.stack.pop()?, self.stack.pop()?, self.stack.pop()?);
                 self.call(class, arguments)?;
             }
             // An object's attributes: no part of a dict's pairs or of a tensor's numbers.
             b'b' => {
-                self.pop()?;
-                self.top()?;
+                self.stack.pop()?;
+                self.stack.top()?;
             }
             _ => {
                 let actual = format_args!("`{}`", code.escape_ascii());
@@ -293,8 +281,7 @@ impl<'p> Machine<'p> {
 
     fn push_node(&mut self, node: Node) -> Result<(), Problem> {
         let value = self.node(node)?;
-        self.stack.push(value);
-        Ok(())
+        self.stack.push(value)
     }
 
     fn recall(&self, index: u32) -> Result<Value, Problem> {
@@ -303,47 +290,19 @@ impl<'p> Machine<'p> {
     }
 
     fn memorize(&mut self, index: u32) -> Result<(), Problem> {
-        self.memo.insert(index, self.top()?);
+        self.memo.insert(index, self.stack.top()?);
         if self.memo.len() > MOST {
             return Err(Problem::new(format_args!("at most {MOST} memos"), "more"));
         }
         Ok(())
     }
 
-    /// How low the stack may be popped: to the last mark.
-    fn floor(&self) -> usize {
-        self.marks.last().copied().unwrap_or(0)
-    }
-
-    fn pop(&mut self) -> Result<Value, Problem> {
-        if self.stack.len() <= self.floor() {
-            return Err(underflow());
-        }
-        self.stack.pop().ok_or_else(underflow)
-    }
-
-    fn pop_to_mark(&mut self) -> Result<Vec<Value>, Problem> {
-        let mark = self.marks.pop().ok_or_else(|| Problem::new("a mark", "none"))?;
-        Ok(self.stack.split_off(mark))
-    }
-
-    fn top(&self) -> Result<Value, Problem> {
-        if self.stack.len() <= self.floor() {
-            return Err(underflow());
-        }
-        self.stack.last().copied().ok_or_else(underflow)
-    }
-
     fn top_node(&mut self) -> Result<Option<&mut Node>, Problem> {
-        Ok(match self.top()? {
+        Ok(match self.stack.top()? {
             Value::Node(index) => self.nodes.get_mut(index as usize),
             _ => None,
         })
     }
-}
-
-fn underflow() -> Problem {
-    Problem::new("a value on the stack", "none")
 }
 
 /// Little-endian, in two's complement, of any length.

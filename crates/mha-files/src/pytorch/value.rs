@@ -75,9 +75,9 @@ impl<'p> Pickle<'p> {
 
     /// What a value is, in words for a message.
     pub(super) fn describe(&self, value: Value) -> String {
-        let global = |value| {
-            let (module, name) = self.global(value).unwrap_or_default();
-            shorten(format_args!("{module}.{name}"))
+        let global = |value| match self.global(value) {
+            Some((module, name)) => shorten(format_args!("{module}.{name}")),
+            None => "another object".to_owned(),
         };
         match value {
             Value::None => "None".to_owned(),

@@ -4,7 +4,7 @@ use safetensors::Dtype;
 
 use super::archive::Archive;
 use crate::Entry;
-use crate::error::Problem;
+use crate::error::{Problem, shorten};
 use crate::layout::{Layout, Tensor};
 
 /// A tensor as the pickle describes it; nothing of it is checked yet.
@@ -21,10 +21,18 @@ pub(super) struct View<'p> {
     pub(super) strides: Vec<usize>,
 }
 
+/// A view whose elements are all in the file.
+#[derive(Debug)]
+pub(super) enum Placed {
+    Tensor(Tensor),
+    /// One that repeats elements until they are more than its storage has, in words. It is right in
+    /// PyTorch (`expand`), but would let a small file ask for any amount of memory.
+    Repeats(String),
+}
+
 impl View<'_> {
-    /// Where the elements lie in the file: all of them in a storage that is there as the pickle says,
-    /// and no more of them than it has.
-    pub(super) fn place(self, archive: &Archive) -> Result<Tensor, Problem> {
+    /// Where the elements lie in the file: all of them in a storage that is there as the pickle says.
+    pub(super) fn place(self, archive: &Archive) -> Result<Placed, Problem> {
         let Self { key, storage, dtype, offset, shape, strides } = self;
         let record = archive.record(&format!("data/{key}"))?;
         if record.len != storage as u64 {
@@ -34,18 +42,10 @@ impl View<'_> {
         let size = dtype.bitsize() / 8;
         let held = storage / size;
         let entry = Entry { dtype, shape };
-        let few = || {
-            let expected = format_args!("at most the {held} elements of storage `data/{key}`");
-            Problem::new(expected, &entry)
-        };
-        // A view that repeats elements may be larger in PyTorch (`expand`); here it would let a small
-        // file ask for any amount of memory.
-        let len = entry.byte_len().ok_or_else(few)?;
-        if len / size > held {
-            return Err(few());
-        }
-        if len == 0 {
-            return Ok(Tensor { entry, start: record.start, layout: Layout::Rows });
+        let len = entry.byte_len();
+        if len == Some(0) {
+            let (start, layout) = (record.start, Layout::Rows);
+            return Ok(Placed::Tensor(Tensor { entry, start, layout }));
         }
         let reach = reach(&entry.shape, &strides)
             .filter(|reach| reach.checked_add(offset).is_some_and(|last| last < held));
@@ -54,19 +54,24 @@ impl View<'_> {
             let actual = format_args!("{entry} from element {offset} on by steps of {strides:?}");
             return Err(Problem::new(expected, actual));
         };
+        if len.is_none_or(|len| len / size > held) {
+            let what = format_args!("{entry} that repeats the {held} elements of its storage");
+            return Ok(Placed::Repeats(shorten(what)));
+        }
         let layout = if is_row_major(&entry.shape, &strides) {
             Layout::Rows
         } else {
             Layout::Strided { strides, span: (reach + 1) * size }
         };
-        Ok(Tensor { entry, start: record.start + (offset * size) as u64, layout })
+        let start = record.start + (offset * size) as u64;
+        Ok(Placed::Tensor(Tensor { entry, start, layout }))
     }
 }
 
-/// From the first element to the last, if that is a number. No axis is empty.
+/// From the first element to the last, if that is a number and no axis is empty.
 fn reach(shape: &[usize], strides: &[usize]) -> Option<usize> {
     shape.iter().zip(strides).try_fold(0_usize, |reach, (&dim, &stride)| {
-        reach.checked_add((dim - 1).checked_mul(stride)?)
+        reach.checked_add(dim.checked_sub(1)?.checked_mul(stride)?)
     })
 }
 

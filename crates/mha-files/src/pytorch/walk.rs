@@ -3,6 +3,7 @@
 use super::archive::Archive;
 use super::rebuild::{self, Found};
 use super::value::{Node, Pickle, Value};
+use super::view::Placed;
 use crate::Error;
 use crate::error::Problem;
 use crate::source::Source;
@@ -10,6 +11,9 @@ use crate::store::Contents;
 
 /// How deep dicts may lie in each other. A dict that holds itself is deeper.
 const DEEPEST: usize = 64;
+
+/// What a tensor takes of the budget, without its name and its axes: more than it takes of the memory.
+const TENSOR: usize = 512;
 
 /// Finds every tensor in the pickle's dicts, lists and tuples; its name is the keys on the way to it,
 /// joined by `.`. A file that is one tensor gives it the empty name. What keys other than text and
@@ -20,8 +24,8 @@ pub(super) fn walk<'p>(
     source: &Source,
 ) -> Result<Contents, Error> {
     // What a pickle names once it may reach by many ways, which makes more names than the file has
-    // bytes: an honest file stays far below this.
-    let budget = (64 << 10) + pickle.len.saturating_mul(16);
+    // bytes. PyTorch spells a tensor in some 80 bytes, so that an honest file stays far below this.
+    let budget = (64 << 10) + pickle.len.saturating_mul(32);
     let name = String::new();
     let mut walk = Walk { pickle, archive, source, contents: Contents::default(), name, budget };
     if !walk.visit(pickle.top, 0)? {
@@ -38,14 +42,14 @@ struct Walk<'a, 'p> {
     contents: Contents,
     /// The keys on the way to where we are.
     name: String,
-    /// How many more bytes names and shapes may take.
+    /// How many more bytes names, tensors and the way to them may take.
     budget: usize,
 }
 
 impl<'a, 'p> Walk<'a, 'p> {
     /// Takes what a value holds; whether it may hold a tensor.
     fn visit(&mut self, value: Value, depth: usize) -> Result<bool, Error> {
-        self.pay(16 + self.name.len())?;
+        self.pay(4 + self.name.len())?;
         let pickle = self.pickle;
         match pickle.node(value) {
             Some(Node::Dict(pairs)) => {
@@ -103,26 +107,23 @@ impl<'a, 'p> Walk<'a, 'p> {
     fn take(&mut self, value: Value) -> Result<bool, Error> {
         let name = self.name.clone();
         let refuse = |problem| self.source.refuse_tensor(&name, problem);
-        let taken = || refuse(Problem::new("one tensor of this name", "two"));
-        match rebuild::tensor(self.pickle, value).map_err(refuse)? {
+        let placed = match rebuild::tensor(self.pickle, value).map_err(refuse)? {
             Found::NoTensor => return Ok(false),
-            Found::Unread(kind) => {
-                if self.contents.tensors.contains_key(&name)
-                    || self.contents.unread.insert(name.clone(), kind).is_some()
-                {
-                    return Err(taken());
-                }
-            }
-            Found::Dense(view) => {
-                let tensor = view.place(self.archive).map_err(refuse)?;
-                let axes = tensor.entry.shape.len();
-                if self.contents.unread.contains_key(&name)
-                    || self.contents.tensors.insert(name.clone(), tensor).is_some()
-                {
-                    return Err(taken());
-                }
-                self.pay(axes.saturating_mul(16))?;
-            }
+            Found::Unread(kind) => Err(kind),
+            Found::Dense(view) => match view.place(self.archive).map_err(refuse)? {
+                Placed::Tensor(tensor) => Ok(tensor),
+                Placed::Repeats(what) => Err(what),
+            },
+        };
+        let axes = placed.as_ref().map_or(0, |tensor| tensor.entry.shape.len());
+        self.pay(TENSOR + 16 * axes)?;
+        let Contents { tensors, unread, .. } = &mut self.contents;
+        if tensors.contains_key(&name) || unread.contains_key(&name) {
+            return Err(refuse(Problem::new("one tensor of this name", "two")));
+        }
+        match placed {
+            Ok(tensor) => drop(tensors.insert(name, tensor)),
+            Err(kind) => drop(unread.insert(name, kind)),
         }
         Ok(true)
     }

@@ -101,18 +101,16 @@ fn views_beyond_their_storage_are_refused() {
     /// Elements of the storage, offset, sizes, strides, and what the message says.
     type Case = (i64, i64, &'static [i64], &'static [i64], &'static str);
     let cases: &[Case] = &[
-        // The other reader of our trouble took the memory for the first of these, and was ended.
+        // Another reader asked for the memory of this one, and was aborted.
         (
             6,
             0,
             &[1 << 40],
             &[1],
-            "expected at most the 6 elements of storage `data/0`, got F32 [1099511627776]",
+            "elements below 6, where storage `data/0` ends, got F32 [1099511627776]",
         ),
-        (6, 0, &[7], &[1], "at most the 6 elements"),
-        (6, 0, &[7], &[0], "at most the 6 elements"),
-        (6, 0, &[MAX, MAX], &[0, 0], "at most the 6 elements"),
-        (6, 0, &[MAX, 8, 0], &[1, 1, 1], "at most the 6 elements"),
+        (6, 0, &[7], &[1], "elements below 6"),
+        (6, 0, &[MAX, 8, 0], &[1, 1, 1], "elements below 6"),
         (
             6,
             1,
@@ -148,6 +146,19 @@ fn views_beyond_their_storage_are_refused() {
     for key in ["1", "../data.pkl", "", "\u{0}"] {
         let refusal = refusal(archive(&dict(&tensor(key, 6, 0, &[1], &[1]))));
         assert!(refusal.contains("expected a record `data/"), "{refusal}");
+    }
+}
+
+/// They are in their storage, so the file is whole; what they ask for is never taken.
+#[test]
+fn views_larger_than_their_storage_are_no_entries() {
+    const MAX: i64 = i64::MAX;
+    for shape in [[7, 1], [1 << 40, 1], [MAX, MAX]] {
+        let store = Store::from_bytes(archive(&dict(&tensor("0", 6, 0, &shape, &[0, 0])))).unwrap();
+        assert!(store.entry("x").is_none());
+        let error = store.read("x").unwrap_err().to_string();
+        let text = format!("F32 {shape:?} that repeats the 6 elements of its storage");
+        assert!(error.contains(&text), "{error}");
     }
 }
 
@@ -193,6 +204,12 @@ fn what_is_no_pickle_of_torch_save_is_refused() {
         ),
         (b"\x80\x02K\x07.", "such as `model.state_dict()`, got 7"),
         (b"\x80\x02\x8a\x09aaaaaaaaa.", "got an integer of more than 64 bits"),
+        (b"\x80\x02\x8a\x01\xff.", "such as `model.state_dict()`, got -1"),
+        (b"\x80\x02\x8a\x03\x00\x00\x80.", "got -8388608"),
+        (b"\x80\x02\x8a\x02\xff\x00.", "got 255"),
+        (b"\x80\x02\x8a\x00.", "got 0"),
+        (b"\x80\x02J\xfe\xff\xff\xff.", "got -2"),
+        (b"\x80\x02M\x00\x01.", "got 256"),
         (b"\x80\x02\x8f(N\x90.", "got a set"),
         (b"\x80\x02(N\x91.", "got a frozenset"),
         (b"\x80\x02U\x01\xff.", "got text that is not UTF-8"),
@@ -267,6 +284,32 @@ fn dicts_that_repeat_others_are_bounded() {
     pickle.push(b'.');
     let refusal = refusal(archive(&pickle));
     assert!(refusal.contains("expected names that a pickle of this length can spell"), "{refusal}");
+}
+
+/// What grows with a pickle has an end, far from what PyTorch writes.
+#[test]
+fn pickles_without_end_are_refused() {
+    let repeat = |start: &[u8], piece: &[u8], count: usize| {
+        [b"\x80\x02", start, &piece.repeat(count), b"."].concat()
+    };
+    let cases = [
+        (repeat(b"", b"N", 1 << 20), 1, "a stack of at most 1048576, got more"),
+        (repeat(b"", b"(", 1 << 20), 1, "a stack of at most 1048576, got more"),
+        // The empty tuple is an object of its own.
+        (repeat(b"", b"}0", (1 << 22) - 1), 2, "at most 4194304 objects, got more"),
+        (repeat(b"N", b"\x94", 1 << 22), 1, "at most 4194304 memos, got more"),
+        (repeat(b"", b"N0", 1 << 23), 2, "at most 16777216 instructions, got more"),
+    ];
+    for (pickle, more, text) in cases {
+        // As many as there may be, and then one more.
+        let (end, last) = (pickle.len() - 1, &pickle[pickle.len() - 1 - more..pickle.len() - 1]);
+        if !text.contains("instructions") {
+            let refusal = refusal(archive(&pickle));
+            assert!(!refusal.contains("at most"), "{refusal}");
+        }
+        let refusal = refusal(archive(&[&pickle[..end], last, b"."].concat()));
+        assert!(refusal.contains(text), "{refusal}\n not: {text}");
+    }
 }
 
 /// A dict and a list that hold themselves.

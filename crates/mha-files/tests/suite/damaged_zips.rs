@@ -6,7 +6,7 @@ use crate::common::{fixture_bytes, refusal, rezip};
 type Case = (&'static str, &'static str, fn(Vec<u8>) -> Option<Vec<u8>>, &'static str);
 
 const REFUSED: &[Case] = &[
-    // The other reader of our trouble gave zeros for both of these.
+    // Another reader gave zeros for both of these.
     (
         "small.pt",
         "data/0",
@@ -107,6 +107,8 @@ fn damaged_directories_are_refused() {
         let refusal = refusal(patched(record, offset, &value));
         assert!(refusal.contains(text), "{refusal}\n not: {text}");
     }
+    let twice = refusal(patched("small/data/1", 46, record.as_bytes()));
+    assert!(twice.ends_with("expected a name for each record, got a name twice"), "{twice}");
     // A length that says more than the file has.
     let mut both = patched(record, 20, &[0xff, 0xff, 0, 0]);
     let entry = both.windows(4).rposition(|four| four == [0xff, 0xff, 0, 0]).unwrap();

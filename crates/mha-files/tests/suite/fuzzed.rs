@@ -6,6 +6,7 @@ use std::io::{Cursor, Write};
 use std::path::Path;
 
 use mha_files::Store;
+use safetensors::SafeTensors;
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
@@ -19,6 +20,32 @@ const MOST: usize = 256;
 pub(crate) fn file(bytes: &[u8]) {
     if let Ok(store) = Store::from_bytes(bytes.to_vec()) {
         read(&store, Some(bytes.len()));
+    }
+}
+
+/// A safetensors file, beside the library that the format comes from: what is read here is read there,
+/// and is the same; what is read there and refused here breaks a rule that the library does not check.
+pub(crate) fn safetensors(bytes: &[u8]) {
+    file(bytes);
+    match (Store::from_bytes(bytes.to_vec()), SafeTensors::deserialize(bytes)) {
+        (Ok(store), Ok(theirs)) => {
+            assert_eq!(store.entries().count(), theirs.len());
+            for (name, tensor) in theirs.iter() {
+                let entry = store.entry(name).expect("a tensor that the library finds");
+                assert_eq!((entry.dtype, &*entry.shape), (tensor.dtype(), tensor.shape()));
+                if let Ok(array) = store.read(name) {
+                    assert_eq!(array.bytes(), tensor.data());
+                }
+            }
+        }
+        // A zip archive is none of the library's.
+        (Ok(store), Err(error)) => assert!(bytes.starts_with(b"PK"), "{store:?}: {error}"),
+        (Err(error), Ok(_)) => {
+            let error = error.to_string();
+            let rules = [" twice", "begins with `{`", "invalid type: null, expected an object"];
+            assert!(rules.iter().any(|rule| error.contains(rule)), "{error}");
+        }
+        (Err(_), Err(_)) => {}
     }
 }
 

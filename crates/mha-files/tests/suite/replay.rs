@@ -29,7 +29,7 @@ fn replay(target: &str, run: impl Fn(&[u8])) -> Option<usize> {
 
 #[test]
 fn safetensors() {
-    assert_ne!(replay("safetensors", fuzzed::file), Some(0));
+    assert_ne!(replay("safetensors", fuzzed::safetensors), Some(0));
 }
 
 #[test]
