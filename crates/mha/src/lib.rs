@@ -67,6 +67,8 @@ mod place;
 mod position;
 mod record;
 mod settings;
+#[cfg(feature = "weights")]
+pub mod weights;
 mod widths;
 
 pub use attention::{

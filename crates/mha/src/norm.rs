@@ -89,7 +89,7 @@ pub struct HeadNorm<B: Backend> {
     /// A shift for each feature, `[head_dim]`, of [`QkNorm::Layer`] alone.
     pub beta: Option<Param<Tensor<B, 1>>>,
     #[module(skip)]
-    norm: QkNorm,
+    pub(crate) norm: QkNorm,
 }
 
 impl<B: Backend> HeadNorm<B> {

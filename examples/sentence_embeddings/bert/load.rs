@@ -17,11 +17,7 @@ pub(crate) struct Loaded<B: Backend> {
 
 impl<B: Backend> Loaded<B> {
     /// Loads the weights in `dir`, or says what is missing or does not fit `config`.
-    pub(crate) fn open(
-        dir: &Path,
-        config: &Config,
-        device: &B::Device,
-    ) -> Result<Self, Error> {
+    pub(crate) fn open(dir: &Path, config: &Config, device: &B::Device) -> Result<Self, Error> {
         let checkpoint = Checkpoint::open(dir)?;
         let mut reader = Reader::new(&checkpoint, device);
         let embeddings = embeddings(&mut reader, config)?;

@@ -47,7 +47,7 @@ pub(crate) fn write_tensors(dir: &Path, tensors: BTreeMap<String, Array>) {
     let entries: Vec<_> =
         tensors.iter().map(|(name, array)| (name.clone(), entry(array))).collect();
     let metadata = BTreeMap::from([("format".to_string(), "pt".to_string())]);
-    let read = |name: &str| Ok(tensors[name].clone());
+    let read = |name: &str| Ok::<_, mha_files::Error>(tensors[name].clone());
     mha_files::write(&dir.join("model.safetensors"), &entries, &metadata, read).unwrap();
 }
 

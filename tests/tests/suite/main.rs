@@ -20,3 +20,4 @@ mod mutations;
 mod paths;
 mod properties;
 mod strategies;
+mod weights;

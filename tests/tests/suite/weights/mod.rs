@@ -1,0 +1,3 @@
+//! Other libraries' checkpoints, read and written.
+
+mod golden;
