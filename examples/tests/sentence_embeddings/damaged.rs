@@ -16,10 +16,9 @@ fn sentence(dir: &Path) -> String {
 
 #[test]
 fn a_folder_that_is_missing_or_a_file() {
-    let dir = fresh_dir("missing");
-    assert!(sentence(&dir).contains("there is no folder "));
-    fs::write(&dir, "a file").unwrap();
-    assert!(sentence(&dir).contains("there is no folder "));
+    assert!(sentence(&fresh_dir("missing")).contains("there is no folder "));
+    let file = tiny::model("a_file").join("config.json");
+    assert!(sentence(&file).contains("there is no folder "));
 }
 
 #[test]
