@@ -130,9 +130,8 @@ fn agree(expected: &[f32], actual: &[f32]) -> Result<(), String> {
     }
     let largest = expected.iter().fold(0.0, |most: f32, x| most.max(x.abs()));
     let mut differences = expected.iter().zip(actual).map(|(a, b)| f64::from((a - b).abs()));
-    // A difference that is no number is not below the allowed one.
     let allowed = TOLERANCE * f64::from(largest);
-    match differences.find(|&difference| !(difference <= allowed)) {
+    match differences.find(|difference| *difference > allowed || difference.is_nan()) {
         Some(difference) => Err(format!("differs by {difference:e}, allowed is {allowed:e}")),
         None => Ok(()),
     }
