@@ -1,23 +1,21 @@
-"""Measures attention in a library for Python, for the benchmark that starts this.
-
-One JSON request per line comes on standard input, one JSON reply per line goes to standard output.
-A reply has `error` where the request failed.
+"""Measures attention in a library for Python, for the benchmark that starts this (lines.py).
 
     python main.py torch 2          # the library, and the threads that it may use
 """
 
-import json
-import os
 import sys
 
 import numpy
 
+import lines
 import memory
 import turns
 
 
 def answer(state, request):
     """The reply to a request; `state` has the library, the layer and what was prepared."""
+    if "library" not in state:
+        state["library"] = import_library(sys.argv[1], int(sys.argv[2]))
     match request["do"]:
         case "load":
             state["layer"] = state["library"].Layer(read_weights(request), request["n_heads"])
@@ -71,22 +69,4 @@ def import_library(name, threads):
     return library
 
 
-def main():
-    name, threads = sys.argv[1], int(sys.argv[2])
-    # What libraries print must not stand between the replies.
-    replies = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-
-    state = {}
-    for line in sys.stdin:
-        try:
-            if "library" not in state:
-                state["library"] = import_library(name, threads)
-            reply = answer(state, json.loads(line))
-        except Exception as error:  # whatever goes wrong is the benchmark's to report
-            text = str(error).splitlines()
-            reply = {"error": f"{type(error).__name__}: {text[0] if text else 'no message'}"}
-        print(json.dumps(reply), file=replies)
-
-
-main()
+lines.serve(answer)

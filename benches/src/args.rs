@@ -53,6 +53,15 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "DIR")]
     pub(crate) pictures: Option<PathBuf>,
 
+    /// Measure sentences through the BERT in this folder and through its attention alone, beside
+    /// transformers, in place of one layer
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with_all = ["backend", "only", "skip_memory", "pictures"],
+    )]
+    pub(crate) model: Option<PathBuf>,
+
     /// Measure the peak memory of one implementation in one case, in this process
     #[arg(long, hide = true, num_args = 2, value_names = ["NAME", "CASE"])]
     pub(crate) peak_of: Option<Vec<String>>,

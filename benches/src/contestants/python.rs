@@ -56,15 +56,12 @@ impl Contestant for Python<'_> {
     }
 
     fn take_turn(&mut self, turn: Turn) -> Result<Vec<f64>, String> {
-        let Turn { seconds, runs } = turn;
-        let reply = self.child.ask(&json!({"do": "turn", "seconds": seconds, "runs": runs}))?;
-        let seconds = serde_json::from_value(reply["seconds"].clone());
-        seconds.map_err(|error| format!("its seconds are none: {error}"))
+        self.child.process.take_turn(turn)
     }
 
     fn outcome(&mut self) -> Result<Vec<Part>, String> {
         let file = self.scratch.file("outcome.f32");
-        let reply = self.child.ask(&json!({"do": "outcome", "file": file}))?;
+        let reply = self.child.process.ask(&json!({"do": "outcome", "file": file}))?;
         let parts: Vec<(String, usize)> = serde_json::from_value(reply["parts"].clone())
             .map_err(|error| format!("its parts are none: {error}"))?;
         let values = data::read_floats(&file).map_err(|e| format!("{}: {e}", file.display()))?;
@@ -75,7 +72,7 @@ impl Contestant for Python<'_> {
 
     fn release(&mut self) {
         // What it could answer is of no use to anyone.
-        let _ = self.child.ask(&json!({"do": "release"}));
+        let _ = self.child.process.ask(&json!({"do": "release"}));
     }
 
     fn peak_mb(&mut self, case: &Case) -> Result<f64, String> {
@@ -83,12 +80,12 @@ impl Contestant for Python<'_> {
         let variant = self.variant(case);
         let mut child =
             PythonChild::start(implementation, python, threads, scratch, Measured::Memory)?;
-        let turn = json!({"do": "turn", "seconds": 0.0, "runs": 1});
+        let once = Turn { seconds: 0.0, runs: 1 };
         let small = memory::warm_up_case(case);
         child.prepare(&small, &scratch.write_tokens(&small)?, &variant)?;
-        child.ask(&turn)?;
+        child.process.take_turn(once)?;
         child.prepare(case, &scratch.write_tokens(case)?, &variant)?;
-        let reply = child.ask(&json!({"do": "peak"}))?;
+        let reply = child.process.ask(&json!({"do": "peak"}))?;
         reply["peak_mb"].as_f64().ok_or_else(|| "its peak is no number".into())
     }
 }

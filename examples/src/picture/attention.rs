@@ -35,9 +35,12 @@ pub struct Head {
 
 const HEADER: i32 = 76;
 const MARGIN: i32 = 20;
-/// Space left of a heat map for its labels and the axis' name, and above it for those and the title.
+/// Space left of a heat map for the axis' name and a short label, and above it for those and the title.
 const LEFT: i32 = 58;
 const TOP: i32 = 70;
+/// About the width of a label's character and the height of a label.
+const CHARACTER: i32 = 8;
+const LINE: i32 = 15;
 const BAR: i32 = 110;
 const OUTLINE: RGBColor = RGBColor(230, 80, 0);
 const FRAME: RGBColor = RGBColor(120, 120, 120);
@@ -55,7 +58,11 @@ impl Picture for AttentionPicture {
         for (index, head) in self.heads.iter().enumerate() {
             let (column, row) = (index as i32 % self.columns(), index as i32 / self.columns());
             let (width, height) = self.panel();
-            self.draw_head(head, (column * width + LEFT, HEADER + row * height + TOP), area)?;
+            self.draw_head(
+                head,
+                (column * width + self.left(), HEADER + row * height + self.top()),
+                area,
+            )?;
         }
         self.draw_bar(area)
     }
@@ -72,7 +79,28 @@ impl AttentionPicture {
 
     /// Width and height of one head's part of the picture.
     fn panel(&self) -> (i32, i32) {
-        (LEFT + self.side() + MARGIN, TOP + self.side() + MARGIN)
+        (self.left() + self.side() + MARGIN, self.top() + self.side() + MARGIN)
+    }
+
+    /// Space left of a heat map.
+    fn left(&self) -> i32 {
+        LEFT.max(LEFT - 4 * CHARACTER + self.longest())
+    }
+
+    /// Space above it.
+    fn top(&self) -> i32 {
+        if self.is_upright() { TOP - LINE + self.longest() } else { TOP }
+    }
+
+    /// Width of the longest label.
+    fn longest(&self) -> i32 {
+        let longest = self.tokens.iter().map(|token| token.chars().count()).max();
+        CHARACTER * longest.unwrap_or(0) as i32
+    }
+
+    /// Whether keys have labels that are read from below, since they are wider than a cell.
+    fn is_upright(&self) -> bool {
+        self.longest() + 5 > self.cell()
     }
 
     /// Width and height of one weight: large for few tokens, never under two pixels.
@@ -115,30 +143,34 @@ impl AttentionPicture {
         DB: DrawingBackend,
     {
         let (cell, middle) = (self.cell(), self.side() / 2);
-        let centered = |size, vertical| font(size).pos(Pos::new(HPos::Center, vertical));
-        let title =
-            Text::new(head.title.as_str(), (left + middle, top - 64), centered(17, VPos::Top));
-        area.draw(&title)?;
-        area.draw(&Text::new("key", (left + middle, top - 24), centered(15, VPos::Bottom)))?;
-        let upright = centered(15, VPos::Center).transform(FontTransform::Rotate270);
-        area.draw(&Text::new("query", (left - 44, top + middle), upright))?;
-        // Cells smaller than a label have one every few tokens.
-        let longest = self.tokens.iter().map(|token| token.chars().count()).max().unwrap_or(0);
-        let stride = (5 + 9 * longest as i32 + cell - 1) / cell;
+        let style = |size, horizontal, vertical| font(size).pos(Pos::new(horizontal, vertical));
+        let from_below = |style: TextStyle<'static>| style.transform(FontTransform::Rotate270);
+        let centered = |size, vertical| style(size, HPos::Center, vertical);
+        let title = (left + middle, top - self.top() + 6);
+        area.draw(&Text::new(head.title.as_str(), title, centered(17, VPos::Top)))?;
+        let name = (left + middle, top - self.top() + 46);
+        area.draw(&Text::new("key", name, centered(15, VPos::Bottom)))?;
+        let name = (left - self.left() + 14, top + middle);
+        area.draw(&Text::new("query", name, from_below(centered(15, VPos::Center))))?;
+
+        let above = match self.is_upright() {
+            true => from_below(style(14, HPos::Left, VPos::Center)),
+            false => centered(14, VPos::Bottom),
+        };
+        let beside = style(14, HPos::Right, VPos::Center);
+        // Cells smaller than a line have a label every few tokens.
+        let stride = (LINE + cell - 1) / cell;
         for (index, token) in self.tokens.iter().enumerate().step_by(stride as usize) {
             let along = index as i32 * cell + cell / 2;
-            let above =
-                Text::new(token.as_str(), (left + along, top - 5), centered(14, VPos::Bottom));
-            area.draw(&above)?;
-            let style = font(14).pos(Pos::new(HPos::Right, VPos::Center));
-            area.draw(&Text::new(token.as_str(), (left - 7, top + along), style))?;
+            area.draw(&Text::new(token.as_str(), (left + along, top - 5), above.clone()))?;
+            area.draw(&Text::new(token.as_str(), (left - 7, top + along), beside.clone()))?;
         }
         Ok(())
     }
 
     /// The scale of colours, at the right edge.
     fn draw_bar<DB: DrawingBackend>(&self, area: &Area<DB>) -> DrawResult<DB> {
-        let (left, top) = (self.columns() * self.panel().0 + 10, HEADER + TOP);
+        let (left, top) = (self.columns() * self.panel().0 + 10, HEADER + self.top());
         let height = self.side().clamp(80, 240);
         for y in 0..height {
             let weight = 1.0 - y as f32 / (height - 1) as f32;
