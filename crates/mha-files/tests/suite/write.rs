@@ -57,7 +57,8 @@ fn names_and_metadata_are_escaped() {
 fn no_tensors_are_a_file() {
     let folder = Folder::new();
     let path = folder.join("none");
-    mha_files::write(&path, &[], &BTreeMap::new(), |_| panic!("there is none")).unwrap();
+    mha_files::write::<mha_files::Error>(&path, &[], &BTreeMap::new(), |_| panic!("there is none"))
+        .unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"\x08\0\0\0\0\0\0\0{}      ");
     assert_eq!(Store::open(&path).unwrap().entries().count(), 0);
 }
@@ -82,7 +83,8 @@ fn a_failure_leaves_the_old_file_alone() {
     for (tensors, text) in cases {
         let tensors: Vec<(String, Entry)> =
             tensors.into_iter().map(|(name, entry)| (name.to_owned(), entry)).collect();
-        let result = mha_files::write(&path, &tensors, &BTreeMap::new(), |_| Ok(two.clone()));
+        let two = |_: &str| Ok::<_, Error>(two.clone());
+        let result = mha_files::write(&path, &tensors, &BTreeMap::new(), two);
         let error = result.unwrap_err().to_string();
         assert!(error.contains(text), "{error}\n not: {text}");
         assert_eq!(folder.names(), ["old"]);
