@@ -55,10 +55,9 @@ impl<'a, B: Backend> Reader<'a, B> {
     ) -> Result<Linear<B>, Error> {
         let weight = self.parameter(format!("{name}.weight"), [d_output, d_input])?;
         let bias = self.parameter(format!("{name}.bias"), [d_output])?;
-        Ok(Linear {
-            weight: Param::from_tensor(weight.transpose()),
-            bias: Some(Param::from_tensor(bias)),
-        })
+        // Transposed once, here: a view would be walked through against its order in every product.
+        let weight = Tensor::from_data(weight.transpose().into_data(), self.device);
+        Ok(Linear { weight: Param::from_tensor(weight), bias: Some(Param::from_tensor(bias)) })
     }
 
     /// `NAME.weight` and `NAME.bias`: `[d_model]`.

@@ -50,8 +50,6 @@ mod options;
 mod report;
 mod rope;
 mod source;
-#[cfg(test)]
-mod tests;
 mod transfer;
 mod write;
 
