@@ -9,7 +9,7 @@ use super::infer::{Found, Tensors};
 use super::model::{Model, Place};
 use super::source::Habits;
 use super::{Error, Family, Layer};
-use crate::{MultiHeadAttentionConfig, T5Buckets};
+use crate::{MultiHeadAttentionConfig, Position, RotaryLayout, T5Buckets};
 
 /// The names of a checkpoint, those with slashes in them as if they were dots.
 pub(super) struct Names<'a> {
@@ -137,7 +137,7 @@ impl<'a> Names<'a> {
         let config = found(form).config()?;
         let at = Place { prefix };
         Ok(Layer {
-            habits: Habits { zero_centred: model.zero_centred(at) },
+            habits: Habits { zero_centred: model.zero_centred(at), layout: stored_layout(&config) },
             rule: model.rule(form, at)?,
             shared_table: self.shared_table(form, prefix, model)?,
             ..Layer::new(prefix, form, config)
@@ -198,6 +198,14 @@ impl<'a> Names<'a> {
 impl Tensors for Below<'_> {
     fn entry(&self, name: &str) -> Option<&Entry> {
         self.names.store.entry(self.names.real(self.prefix, name)?)
+    }
+}
+
+/// The order of rotary pairs in a file is the one that its model computes with.
+fn stored_layout(config: &MultiHeadAttentionConfig) -> Option<RotaryLayout> {
+    match &config.position {
+        Position::Rotary(rotary) => Some(rotary.layout),
+        _ => None,
     }
 }
 

@@ -57,7 +57,8 @@ pub(crate) struct Form {
     pub(crate) order: Order,
     /// Other parameters, by name, and where they go.
     pub(crate) others: &'static [(&'static str, &'static str)],
-    /// Which channels of the stored rows turn together, where the family has rotary positions.
+    /// Which channels turn together in what is written for the family, where it has rotary positions. A
+    /// file that is read may differ: its model says.
     pub(crate) rotary: Option<RotaryLayout>,
     /// What may lie below the prefix, changes the result, and has no place in the module.
     pub(crate) refused: &'static [&'static str],
@@ -346,7 +347,7 @@ pub(crate) const FORMS: &[Form] = &[
             pack("out_proj.bias", &[Output]),
         ],
         bias_sets: &[NO_BIAS, OUTPUT_ONLY, ALL_BUT_KEY, ALL],
-        // GPT-J's; what others in this family have is none.
+        // GPT-J's; the others in this family have no rotary positions.
         rotary: Some(Interleaved),
         ..PLAIN
     },

@@ -48,7 +48,8 @@ impl Layer {
     /// A layer of which nothing is known but its parameters.
     pub(super) fn new(prefix: &str, form: &'static Form, config: MultiHeadAttentionConfig) -> Self {
         let prefix = prefix.to_string();
-        let (habits, rule, shared_table) = (Habits::default(), None, None);
+        let habits = Habits { zero_centred: false, layout: form.rotary };
+        let (rule, shared_table) = (None, None);
         Self { prefix, form, config, habits, rule, shared_table }
     }
 

@@ -43,6 +43,8 @@ impl Source {
 pub(crate) struct Habits {
     /// Whether factors of norms are stored less 1.
     pub(crate) zero_centred: bool,
+    /// Which channels turn together as they are stored; where the module has others, they move.
+    pub(crate) layout: Option<RotaryLayout>,
 }
 
 /// The tensors in which `form` stores a module of this configuration.
@@ -181,7 +183,7 @@ impl Stored<'_> {
         }
         let Position::Rotary(rotary) = &self.config.position else { return places };
         let turning = rotary.width.unwrap_or(width);
-        let Some(stored) = self.form.rotary.filter(|stored| *stored != rotary.layout) else {
+        let Some(stored) = self.habits.layout.filter(|stored| *stored != rotary.layout) else {
             return places;
         };
         let within = |channel: usize| match stored {

@@ -3,6 +3,7 @@
 mod files;
 mod golden;
 mod gradients;
+mod models;
 mod numbers;
 mod pytorch_grid;
 mod random;

@@ -14,7 +14,7 @@ pub(super) struct Stored {
 }
 
 /// A tensor of different numbers of order 1.
-fn f32s(name: &str, shape: &[usize]) -> Stored {
+pub(super) fn f32s(name: &str, shape: &[usize]) -> Stored {
     let numbers = (0..shape.iter().product()).map(|n: usize| ((n * 7 % 11) as f32 - 5.0) / 10.0);
     let bytes = numbers.flat_map(f32::to_le_bytes).collect();
     Stored { name: name.to_string(), dtype: Dtype::F32, shape: shape.to_vec(), bytes }
