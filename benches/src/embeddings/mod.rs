@@ -55,14 +55,16 @@ pub(crate) fn run(cli: &Cli, dir: &Path) -> Result<(), String> {
         Box::new(Here::<Flex>::load("mha-flex", dir, &config)?),
         Box::new(Here::<NdArray>::load("mha-ndarray", dir, &config)?),
     ];
-    progress.say(format_args!("looking for {}", there::NAME));
     let mut version = String::new();
-    match There::start(&cli.python, cli.threads, dir, &config) {
-        Ok(there) => {
-            version = format!(", {}", there.version);
-            entrants.push(Box::new(there));
+    for name in there::NAMES {
+        progress.say(format_args!("looking for {name}"));
+        match There::start(name, &cli.python, cli.threads, dir, &config) {
+            Ok(there) => {
+                version = format!(", {}", there.version);
+                entrants.push(Box::new(there));
+            }
+            Err(reason) => left_out.add(name, "", reason),
         }
-        Err(reason) => left_out.add(there::NAME, "", reason),
     }
     let mut plan = if cli.quick { Plan::quick() } else { Plan::full() };
     plan.rounds = cli.rounds.unwrap_or(plan.rounds);

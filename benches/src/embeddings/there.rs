@@ -1,4 +1,4 @@
-//! transformers, in a process of its own.
+//! transformers, in processes of its own.
 
 use std::path::Path;
 
@@ -7,10 +7,12 @@ use serde_json::json;
 use super::{Entrant, work::Work};
 use crate::{bert::Config, process::Process, turn::Turn};
 
-/// What tables call it.
-pub(super) const NAME: &str = "transformers";
+/// What tables call it. The threads of the first wait for each other as PyTorch's do by default, which
+/// is by spinning: faster, unless anything else wants a core. Those of the second sleep.
+pub(super) const NAMES: [&str; 2] = ["transformers", "transformers-passive"];
 
 pub(super) struct There {
+    name: &'static str,
     process: Process,
     n_tokens: usize,
     /// Of transformers and of PyTorch.
@@ -18,23 +20,28 @@ pub(super) struct There {
 }
 
 impl There {
-    /// Starts it and lets it load the model.
+    /// Starts the one of this name and lets it load the model.
     pub(super) fn start(
+        name: &'static str,
         python: &Path,
         threads: usize,
         dir: &Path,
         config: &Config,
     ) -> Result<Self, String> {
-        let mut process = Process::start(NAME, python, "embeddings.py", &[], threads, |_| ())?;
+        let mut process = Process::start(name, python, "embeddings.py", &[], threads, |command| {
+            if name == NAMES[1] {
+                command.env("OMP_WAIT_POLICY", "passive");
+            }
+        })?;
         let reply = process.ask(&json!({"do": "load", "model": dir}))?;
-        let version = reply["version"].as_str().unwrap_or(NAME).to_string();
-        Ok(Self { process, n_tokens: config.n_tokens, version })
+        let version = reply["version"].as_str().unwrap_or(name).to_string();
+        Ok(Self { name, process, n_tokens: config.n_tokens, version })
     }
 }
 
 impl Entrant for There {
     fn name(&self) -> &'static str {
-        NAME
+        self.name
     }
 
     fn prepare(&mut self, work: &Work) -> Result<(), String> {
