@@ -70,7 +70,7 @@ fn windows_by_layer() {
 
 #[test]
 fn who_is_causal() {
-    let of = |prefix: &str, json: &str| !mask(prefix, "out_proj", json).is_empty();
+    let of = |prefix: &str, json: &str| mask(prefix, "out_proj", json).contains("causal");
     let clip = r#"{"model_type": "clip",
         "text_config": {"model_type": "clip_text_model", "num_attention_heads": 2},
         "vision_config": {"model_type": "clip_vision_model", "num_attention_heads": 4}}"#;
