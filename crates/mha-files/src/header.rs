@@ -45,7 +45,10 @@ pub(crate) fn open(source: &Source) -> Result<Contents, Error> {
         let actual = bytes.first().map_or("nothing".to_owned(), |byte| format!("byte {byte:#04x}"));
         return Err(of_file(Problem::new("a header that begins with `{`", actual)));
     }
-    let header: Header = serde_json::from_slice(&bytes)
+    // Checked as a whole: what is skipped below it would not be.
+    let text = std::str::from_utf8(&bytes)
+        .map_err(|error| of_file(Problem::new("a header in UTF-8", error)))?;
+    let header: Header = serde_json::from_str(text)
         .map_err(|error| of_file(Problem::new("a safetensors header", error)))?;
     place(source, header, rest - length)
 }

@@ -26,7 +26,9 @@ pub(crate) fn open(path: &Path) -> Result<Store, Error> {
         return Err(source.refuse(Problem::new(expected, source.len())));
     }
     let bytes = source.read(0, source.len() as usize)?;
-    let index: Index = serde_json::from_slice(&bytes)
+    let text = std::str::from_utf8(&bytes)
+        .map_err(|error| source.refuse(Problem::new("an index in UTF-8", error)))?;
+    let index: Index = serde_json::from_str(text)
         .map_err(|error| source.refuse(Problem::new("an index with a `weight_map`", error)))?;
 
     let mut shards: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
