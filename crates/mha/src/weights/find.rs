@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mha_files::{Entry, Store};
 
-use super::form::{FORMS, Form};
+use super::form::Form;
+use super::forms::FORMS;
 use super::infer::{Found, Tensors};
 use super::model::{Model, Place};
 use super::source::Habits;

@@ -42,6 +42,8 @@ mod error;
 mod family;
 mod find;
 mod form;
+mod forms;
+mod hides;
 mod infer;
 mod layer;
 mod model;

@@ -7,7 +7,7 @@ use burn::tensor::backend::Backend;
 use mha_files::{Array, Entry};
 
 use super::find::{Names, join};
-use super::form::FORMS;
+use super::forms::FORMS;
 use super::layer::{Layer, Parameters, read_finite};
 use super::numbers::{cast, shifted};
 use super::source::Source;
