@@ -1,7 +1,8 @@
 //! Sentences through a whole BERT, and through its attention alone: ours beside transformers.
 //!
-//! Nothing but the attention of our model is `mha`'s: embeddings, norms, feed-forward networks and
-//! GELU are Burn's. All sentences of a case are equally long, so nothing is padded.
+//! Of our model the attention and the products of the feed-forward networks are `mha`'s; embeddings,
+//! norms and what GELU is made of are Burn's. All sentences of a case are equally long, so nothing is
+//! padded.
 
 mod here;
 mod report;

@@ -73,8 +73,8 @@ mod widths;
 
 pub use attention::{
     Attention, AttentionOptions, FusedAttention, Masking, Path, PathTaken, Reason, attention,
-    attention_heads_first, attention_path, is_fused, merge_attention, register, try_attention,
-    weights_of,
+    attention_heads_first, attention_path, is_fused, linear, merge_attention, register,
+    try_attention, try_linear, weights_of,
 };
 pub use backend::free_buffers;
 pub use burn::nn::attention::{

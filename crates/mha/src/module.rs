@@ -187,7 +187,7 @@ impl<B: Backend> MultiHeadAttention<B> {
         tokens: Tensor<B, 3>,
     ) -> Tensor<B, 3> {
         let kernels = path != Path::Plain && self.settings.masking == Masking::Exclude;
-        attention::linear(layer, tokens, kernels)
+        attention::project(layer, tokens, kernels)
     }
 
     /// Step 2: one slice of features per head, `[batch, seq, n_heads, head_dim]` for the query,

@@ -4,9 +4,11 @@
 use burn::{
     module::Module,
     nn::{Dropout, LayerNorm, Linear},
-    tensor::{Tensor, activation::gelu, backend::Backend},
+    tensor::{Tensor, backend::Backend},
 };
-use mha::{Mask, MhaInput, MultiHeadAttention, Weights};
+use mha::{Mask, MhaInput, MultiHeadAttention, Weights, linear};
+
+use super::{chunks::in_chunks, gelu::gelu};
 
 #[derive(Module, Debug)]
 pub(crate) struct Block<B: Backend> {
@@ -23,9 +25,15 @@ impl<B: Backend> Block<B> {
     /// `[batch, seq, d_model]` to the same.
     pub(crate) fn forward(&self, x: Tensor<B, 3>, mask: &Mask<B>) -> Tensor<B, 3> {
         let attended = self.attention.forward(input(x.clone(), mask)).context;
+        in_chunks([x, attended], |both| self.per_token(both))
+    }
+
+    /// What follows attention, where no token looks at another: of each `[batch, seq, d_model]` the
+    /// same.
+    fn per_token(&self, [x, attended]: [Tensor<B, 3>; 2]) -> Tensor<B, 3> {
         let x = self.attention_norm.forward(x + self.dropout.forward(attended));
-        let hidden = gelu(self.up.forward(x.clone())); // with erf; BERT means no approximation
-        let fed = self.down.forward(hidden);
+        let hidden = gelu(linear(&self.up, x.clone()));
+        let fed = linear(&self.down, hidden);
         self.feed_forward_norm.forward(x + self.dropout.forward(fed))
     }
 

@@ -6,8 +6,10 @@
 
 mod batch;
 mod block;
+mod chunks;
 mod config;
 mod embeddings;
+pub(crate) mod gelu;
 mod load;
 mod model;
 mod reader;

@@ -4,6 +4,7 @@
 mod damaged;
 #[path = "../program/outcome.rs"]
 mod outcome;
+mod per_token;
 #[path = "../program/mod.rs"]
 mod program;
 mod run;

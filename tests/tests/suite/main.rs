@@ -16,6 +16,7 @@ mod golden;
 mod gpu;
 mod half;
 mod import;
+mod linear;
 mod mutations;
 mod paths;
 mod properties;
