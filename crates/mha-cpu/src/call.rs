@@ -174,7 +174,7 @@ impl<'a, T: Real> Call<'a, T> {
             });
         };
         let finite = |name, value: f64, expected, ok: bool| {
-            let actual = value.to_string();
+            let actual = format!("{value:?}"); // with an exponent where it is long
             if ok { Ok(()) } else { Err(Error::Value { name, expected, actual }) }
         };
         finite("scale", self.scale, "be finite", self.scale.is_finite())?;

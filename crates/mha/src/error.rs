@@ -93,6 +93,17 @@ impl Error {
     ) -> Self {
         Self::Value { name, expected: expected.into(), actual: actual.to_string() }
     }
+
+    /// [`value`](Self::value) for a real number.
+    pub(crate) fn number(name: &'static str, expected: impl Into<String>, actual: f64) -> Self {
+        Self::value(name, expected, short(actual))
+    }
+}
+
+/// A number with an exponent where it would have a row of zeros without: 1e300 has 300.
+pub(crate) fn short(number: f64) -> String {
+    let plain = number.to_string();
+    if plain.len() > 20 { format!("{number:e}") } else { plain }
 }
 
 /// Checks that a tensor has exactly the shape `expected`.

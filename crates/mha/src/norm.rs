@@ -53,7 +53,7 @@ impl QkNorm {
         if (1e-30..=1e30).contains(&epsilon) {
             return Ok(());
         }
-        Err(Error::value("qk_norm", "have an epsilon in [1e-30, 1e30]", epsilon))
+        Err(Error::number("qk_norm", "have an epsilon in [1e-30, 1e30]", epsilon))
     }
 
     pub(crate) fn init<B: Backend>(self, head_dim: usize, device: &B::Device) -> HeadNorm<B> {

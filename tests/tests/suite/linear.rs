@@ -87,6 +87,9 @@ fn refused<B: Backend>() {
         error(&fits, [2, 7, 3]),
         "input must have 5 features, d_input of weight, in its last axis, got shape [2, 7, 3]"
     );
+    let empty = Param::from_tensor(Tensor::zeros([0, 3], &Default::default()));
+    let empty = Linear { weight: empty, bias: None };
+    assert_eq!(error(&empty, [2, 7, 0]), "weight must have rows and columns, got shape [0, 3]");
     let bias = Param::from_tensor(Tensor::zeros([4], &Default::default()));
     let of_another = Linear { bias: Some(bias), ..fits.clone() };
     assert_eq!(error(&of_another, [2, 7, 5]), "bias: expected shape [3] (d_output), got [4]");

@@ -103,7 +103,7 @@ fn check_slopes(slopes: &[f64], n_heads: usize) -> Result<(), Error> {
         return Err(Error::value("alibi", expected, slopes.len()));
     }
     match slopes.iter().find(|slope| !(**slope as f32).is_finite()) {
-        Some(slope) => Err(Error::value("alibi", "have slopes that are finite in f32", slope)),
+        Some(slope) => Err(Error::number("alibi", "have slopes that are finite in f32", *slope)),
         None => Ok(()),
     }
 }
@@ -121,13 +121,13 @@ pub(crate) fn dropout(probability: f64) -> Result<(), Error> {
     if (0.0..1.0).contains(&probability) {
         return Ok(());
     }
-    Err(Error::value("dropout", "be a probability in [0, 1)", probability))
+    Err(Error::number("dropout", "be a probability in [0, 1)", probability))
 }
 
 pub(crate) fn scale(scale: Option<f64>) -> Result<(), Error> {
     match scale {
         Some(scale) if !(scale as f32).is_finite() => {
-            Err(Error::value("scale", "be finite in f32", scale))
+            Err(Error::number("scale", "be finite in f32", scale))
         }
         _ => Ok(()),
     }
@@ -137,7 +137,7 @@ pub(crate) fn softcap(softcap: Option<f64>) -> Result<(), Error> {
     match softcap {
         // Within these bounds neither the cap nor its reciprocal is 0 or infinite in f32.
         Some(cap) if !(1e-30..=1e30).contains(&cap) => {
-            Err(Error::value("softcap", "be in [1e-30, 1e30]", cap))
+            Err(Error::number("softcap", "be in [1e-30, 1e30]", cap))
         }
         _ => Ok(()),
     }

@@ -35,7 +35,7 @@ impl Masking {
     pub(crate) fn check(&self) -> Result<(), Error> {
         match *self {
             Self::Overwrite { min_float } if !(min_float as f32).is_finite() => {
-                Err(Error::value("min_float", "be finite in f32", min_float))
+                Err(Error::number("min_float", "be finite in f32", min_float))
             }
             _ => Ok(()),
         }

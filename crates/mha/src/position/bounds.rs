@@ -6,7 +6,7 @@ pub(super) fn check_factor(factor: f64) -> Result<(), Error> {
     if factor >= 1.0 && factor.is_finite() {
         return Ok(());
     }
-    Err(Error::value("factor", "be at least 1 and finite", factor))
+    Err(Error::number("factor", "be at least 1 and finite", factor))
 }
 
 pub(super) fn check_length(name: &'static str, length: usize, least: usize) -> Result<(), Error> {
@@ -26,7 +26,7 @@ pub(super) fn check_divisors(
         return Err(Error::value(name, expected(), format!("{} numbers", divisors.len())));
     }
     match divisors.iter().find(|divisor| !(1e-6..=1e6).contains(*divisor)) {
-        Some(divisor) => Err(Error::value(name, expected(), divisor)),
+        Some(divisor) => Err(Error::number(name, expected(), *divisor)),
         None => Ok(()),
     }
 }
@@ -38,7 +38,7 @@ pub(super) fn check_range(
 ) -> Result<(), Error> {
     match number {
         Some(number) if !(least..=1e6).contains(&number) => {
-            Err(Error::value(name, format!("be in [{least:?}, 1e6]"), number))
+            Err(Error::number(name, format!("be in [{least:?}, 1e6]"), number))
         }
         _ => Ok(()),
     }

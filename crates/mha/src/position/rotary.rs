@@ -137,7 +137,7 @@ impl Rotary {
     /// After this, nothing here panics or gives a number that is not finite.
     pub(crate) fn check(&self, head_dim: usize) -> Result<(), Error> {
         if !(self.theta > 1.0 && self.theta.is_finite()) {
-            return Err(Error::value("theta", "be finite and above 1", self.theta));
+            return Err(Error::number("theta", "be finite and above 1", self.theta));
         }
         let even = |n: usize| n >= 2 && n.is_multiple_of(2);
         match self.width {

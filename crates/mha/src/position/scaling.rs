@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::bounds::{check_divisors, check_factor, check_length};
 use super::yarn::Yarn;
 use crate::Error;
+use crate::error::short;
 
 /// What stretches rotary positions to longer sequences than a model was trained on.
 ///
@@ -163,7 +164,7 @@ impl RotaryScaling {
                 if 0.0 < *low && low <= high && high.is_finite() {
                     return Ok(());
                 }
-                let actual = format!("low {low} and high {high}");
+                let actual = format!("low {} and high {}", short(*low), short(*high));
                 Err(Error::value("low", "be above 0 and at most high, which is finite", actual))
             }
             Self::LongRope { short, long, original_length, max_length } => {
@@ -177,7 +178,7 @@ impl RotaryScaling {
                 if 0.0 < *share && *share <= 1.0 {
                     return Ok(());
                 }
-                Err(Error::value("share", "be above 0 and at most 1", share))
+                Err(Error::number("share", "be above 0 and at most 1", *share))
             }
         }
     }

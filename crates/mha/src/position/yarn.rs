@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bounds::{check_factor, check_length, check_range};
 use crate::Error;
+use crate::error::short;
 
 /// The numbers of [`RotaryScaling::Yarn`](super::RotaryScaling::Yarn).
 ///
@@ -159,7 +160,7 @@ impl Yarn {
         let (fast, slow) = (self.beta_fast, self.beta_slow);
         if !(0.0 < slow && slow <= fast && fast.is_finite()) {
             let expected = "be above 0 and at most beta_fast, which is finite";
-            let actual = format!("beta_slow {slow} and beta_fast {fast}");
+            let actual = format!("beta_slow {} and beta_fast {}", short(slow), short(fast));
             return Err(Error::value("beta_slow", expected, actual));
         }
         check_range("attention_factor", self.attention_factor, 1e-6)?;
@@ -167,7 +168,7 @@ impl Yarn {
         check_range("mscale_all_dim", self.mscale_all_dim, 0.0)?;
         match self.mscale {
             Some(mscale) if self.attention_factor.is_some() => {
-                Err(Error::value("mscale", "be unset where attention_factor is set", mscale))
+                Err(Error::number("mscale", "be unset where attention_factor is set", mscale))
             }
             _ => Ok(()),
         }

@@ -3,6 +3,7 @@
 
 use super::form::Form;
 use super::{Error, Family};
+use crate::error::short;
 use crate::position::Position;
 use crate::{MultiHeadAttentionConfig, RotaryScaling, Sink};
 
@@ -67,7 +68,7 @@ pub(super) fn check(form: &Form, config: &MultiHeadAttentionConfig) -> Result<()
     }
     if !family.has_scale(config.scale) {
         return refused(match config.scale {
-            Some(scale) => format!("a scale of {scale}"),
+            Some(scale) => format!("a scale of {}", short(scale)),
             None => "a scale that is not 1".to_string(),
         });
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{Error, Layer};
+use crate::error::short;
 use crate::{Position, RotaryScaling, Rule};
 
 /// What [`Checkpoint::load`](super::Checkpoint::load) did with the tensors below a layer's prefix.
@@ -169,16 +170,17 @@ fn sizes(layer: &Layer) -> String {
                     format!(", {name}")
                 }
             };
-            format!(", rotary {:?} of {width}, theta {}{scaling}", rotary.layout, rotary.theta)
+            let theta = short(rotary.theta);
+            format!(", rotary {:?} of {width}, theta {theta}{scaling}", rotary.layout)
         }
         other => format!(", {other:?}"),
     };
     text += &position;
     if let Some(scale) = config.scale {
-        text += &format!(", scale {scale}");
+        text += &format!(", scale {}", short(scale));
     }
     if let Some(softcap) = config.softcap {
-        text += &format!(", softcap {softcap}");
+        text += &format!(", softcap {}", short(softcap));
     }
     if let Some((name, _)) = layer.shared_table() {
         text += &format!(", the table is {name}");
